@@ -145,6 +145,18 @@ pub enum Error {
         /// The fault.
         fault: WisdomFault,
     },
+    /// Measuring ended early because the caller asked for it:
+    /// [`Tuner::stopping_when`](crate::Tuner::stopping_when).
+    #[error(
+        "stopped after {done} of {total} candidates, as was asked for; what was measured is kept where \
+         there is a database"
+    )]
+    Stopped {
+        /// Number of candidates that were measured.
+        done: usize,
+        /// Number of candidates to measure.
+        total: usize,
+    },
     /// Reading or writing a file or stream failed.
     #[error("{what}: {source}")]
     Io {

@@ -10,6 +10,7 @@ mod trial;
 use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::choose::policy::Mode;
@@ -48,6 +49,8 @@ pub struct Tuner {
     stored: Stored,
     /// True if the host may compute the products of a GPU that is not on this machine.
     emulates: bool,
+    /// Set to true by the caller to end measuring.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// The event that a candidate was measured, the `done`-th of `total`.
@@ -133,6 +136,7 @@ impl Tuner {
             source: String::new(),
             stored: Stored::default(),
             emulates: false,
+            stop: None,
         }
     }
 
@@ -175,6 +179,36 @@ impl Tuner {
     pub fn host_emulation(mut self) -> Self {
         self.emulates = true;
         self
+    }
+
+    /// Lets another thread end measuring: once `stop` is true, a choice that measures fails with
+    /// [`Error::Stopped`](crate::Error::Stopped) before the next candidate.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::AtomicBool;
+    ///
+    /// use ellect::choose::{Effort, Workload};
+    /// use ellect::{Error, Tuner, device, generate};
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let stop = Arc::new(AtomicBool::new(true));
+    /// let tuner = Tuner::without_models(device::find("cpu")?).stopping_when(Arc::clone(&stop));
+    /// let csr = generate::by_name("heat", 500, 1)?;
+    /// let workload = Workload { effort: Effort::Measure, ..Workload::default() };
+    /// let stopped = tuner.recommend(&csr, &workload);
+    /// assert!(matches!(stopped, Err(Error::Stopped { done: 0, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stopping_when(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Tells whether the caller asked to end measuring.
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Sets the wisdom. The tuner uses its stored measurements (except with [`Effort::Estimate`])

@@ -91,6 +91,7 @@ const TRAINING: &[&str] = &[
 /// The modules of the command line and the service, ground floor first.
 const PROGRAM: &[&str] = &[
     "output",
+    "query",
     "options",
     "arguments",
     "tuner_of",

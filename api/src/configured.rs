@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use toml::{Table, Value};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Command as Subcommand};
+use crate::commands::serve::Serve;
 
 /// The command whose options may come from a file.
 const CONFIGURED: &str = "serve";
@@ -27,8 +28,33 @@ const CONFIG: &str = "config";
 /// If the file of the configuration cannot be read, or names an unknown option. Errors of the
 /// command line itself end the process.
 pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
+    let command = with_configuration(&words)?;
+    let serve = command.find_subcommand(CONFIGURED).cloned();
+    let matches = command.get_matches_from(&words);
+    let of_serve = serve.as_ref().zip(matches.subcommand_matches(CONFIGURED));
+    let printed = of_serve.filter(|(_, given)| given.get_flag("print_config"));
+    let printed = printed.map(|(serve, given)| printed_config(serve, given));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Ok((cli, printed))
+}
+
+/// Parses the command line of this process again, for a service whose file may be another now.
+///
+/// # Errors
+/// As [`parse`]; errors of the command line do not end the process.
+pub fn again() -> Result<Serve> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let matches = with_configuration(&words)?.try_get_matches_from(&words)?;
+    match Cli::from_arg_matches(&matches)?.command {
+        Subcommand::Serve(serve) => Ok(serve),
+        other => bail!("the command is {other:?}, not {CONFIGURED}"),
+    }
+}
+
+/// Returns the command line with the options that the environment and the file give.
+fn with_configuration(words: &[OsString]) -> Result<Command> {
     let mut command = with_environment(Cli::command());
-    let first = command.clone().ignore_errors(true).try_get_matches_from(&words);
+    let first = command.clone().ignore_errors(true).try_get_matches_from(words);
     let file = first
         .ok()
         .as_ref()
@@ -37,13 +63,7 @@ pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
     if let Some(file) = file {
         command = with_file(command, &file)?;
     }
-    let serve = command.find_subcommand(CONFIGURED).cloned();
-    let matches = command.get_matches_from(&words);
-    let of_serve = serve.as_ref().zip(matches.subcommand_matches(CONFIGURED));
-    let printed = of_serve.filter(|(_, given)| given.get_flag("print_config"));
-    let printed = printed.map(|(serve, given)| printed_config(serve, given));
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    Ok((cli, printed))
+    Ok(command)
 }
 
 /// Lets each option be given by a variable of the environment, too.

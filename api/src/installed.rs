@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use ellect::Precision;
+use ellect::device::Device;
 use ellect::model::{Model, ModelName, file_name};
 use ellect_training::guard::{HeldOut, Verdict};
 use serde::de::DeserializeOwned;
@@ -34,6 +35,20 @@ pub struct Entry {
     pub verdict: Verdict,
     /// Choices for its matrices while it had not seen them.
     pub held_out: HeldOut,
+}
+
+/// A model that ships or was trained, for a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// Name of the model.
+    #[serde(flatten)]
+    pub name: ModelName,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// `in use`, `kept` or `ships`.
+    pub state: &'static str,
+    /// Comparison with the model that was in use; `None` for one that ships.
+    pub verdict: Option<Verdict>,
 }
 
 /// The folder `models` of a data folder.
@@ -84,6 +99,30 @@ impl Installed {
             a.name.trained_at.cmp(&b.name.trained_at).then(a.name.id.cmp(&b.name.id))
         });
         Ok(entries)
+    }
+
+    /// Lists the models that ship and those of this user.
+    ///
+    /// # Errors
+    /// Fails where a model or an entry cannot be read.
+    pub fn list(&self) -> Result<Vec<Listed>> {
+        let mut list = Vec::new();
+        for device in Device::shipped() {
+            for precision in Precision::ALL {
+                let Some(model) = Model::shipped(&device, precision)? else { continue };
+                let used = !self.path(&device.name, precision).exists();
+                let state = if used { "in use" } else { "ships" };
+                list.push(Listed { name: model.name(), precision, state, verdict: None });
+            }
+        }
+        for entry in self.entries()? {
+            let history = self.history(&entry.name.device, entry.precision)?;
+            let used = history.last() == Some(&entry.name.id);
+            let state = if used { "in use" } else { "kept" };
+            let Entry { name, precision, verdict, .. } = entry;
+            list.push(Listed { name, precision, state, verdict: Some(verdict) });
+        }
+        Ok(list)
     }
 
     /// Returns the ids of the models that were installed for a device and precision, the latest

@@ -7,6 +7,7 @@ mod configured;
 mod installed;
 mod options;
 mod output;
+mod query;
 mod service;
 mod tuner_of;
 mod views;
@@ -22,6 +23,7 @@ use commands::{
     Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models,
     recommend, serve, train, tune, verify, wisdom,
 };
+use service::tune as tune_job;
 
 fn main() -> ExitCode {
     match start() {
@@ -67,11 +69,28 @@ fn run(cli: Cli) -> Result<Answer> {
             Ok(Answer::Yes)
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
-        Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Serve(serve) => serve::run(&serve, &home, configured::again),
         Command::Models { command } => models::run(&command, &home),
-        Command::Tune(tune) => tune::run(&tune, &home),
-        Command::Train(train) => train::train(&train, &home),
+        Command::Tune(tune) => {
+            end_with_parent();
+            tune::run(&tune, &home)
+        }
+        Command::Train(train) => {
+            end_with_parent();
+            train::train(&train, &home)
+        }
         Command::Fit(profile) => train::profile(&profile, &home),
         Command::Evaluate(evaluate) => evaluate::evaluate(&evaluate, &home),
     }
+}
+
+/// Ends this process when the service that started it ends, which closes its standard input.
+fn end_with_parent() {
+    if std::env::var_os(tune_job::ENDS_WITH_INPUT).is_none() {
+        return;
+    }
+    std::thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(tune_job::PARENT_ENDED);
+    });
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, Args, CommandFactory, Parser};
+use clap::{ArgAction, Args, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
@@ -17,6 +17,8 @@ use ellect::units::count;
 use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 use serde_json::Value;
+
+use crate::query::parsed;
 
 /// The device, precision, basis and memory limit of a product.
 #[derive(Clone, Debug, Args)]
@@ -62,8 +64,11 @@ pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
 /// Returns a path that starts the image of this process.
 ///
 /// On Linux this holds even if the file was replaced or removed since the process started, because
-/// the link leads to the open image: a measuring process is always of the same version.
-fn this_program() -> Result<PathBuf> {
+/// the link leads to the open image: a child process is always of the same version.
+///
+/// # Errors
+/// [`Error::Io`] if the system does not know it.
+pub fn this_program() -> Result<PathBuf> {
     let image = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && image.exists() {
         return Ok(image.to_path_buf());
@@ -151,7 +156,11 @@ fn field(text: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// Options of reading the body of a request.
+/// Milliseconds that a request waits for a measurement unless it says otherwise: less than the usual
+/// time limits of clients and proxies.
+const WAIT_MS: u64 = 30_000;
+
+/// Options of a request about its body, and about waiting for its answer.
 #[derive(Clone, Debug, Args)]
 pub struct BodyOptions {
     /// Read a complex or hermitian matrix whose imaginary parts are all zero: true or false
@@ -160,6 +169,10 @@ pub struct BodyOptions {
     /// File of an archive, or variable of a MATLAB file, that is the matrix
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
+    /// Milliseconds to wait for an answer that measures, at most 600000; then the answer is status
+    /// 202 with the path of a job, which goes on
+    #[arg(long, default_value_t = WAIT_MS, value_name = "MS", value_parser = count)]
+    pub wait_ms: u64,
 }
 
 impl BodyOptions {
@@ -173,7 +186,7 @@ impl BodyOptions {
 /// The options alone, as a query contains them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Query {
+pub struct Query {
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
@@ -181,42 +194,13 @@ struct Query {
 }
 
 impl Options {
-    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`. Some of them
-    /// are about the body.
+    /// Parses the pairs of a query. Some of them are about the body.
     ///
     /// # Errors
-    /// [`Error::Argument`] that lists the known names or the legal values.
+    /// As [`parsed`].
     pub fn from_query(pairs: &[(String, String)]) -> Result<(Options, BodyOptions)> {
-        let known = Options::in_query();
-        for (name, _) in pairs {
-            if !known.iter().any(|(option, _)| option == name) {
-                let known: Vec<_> = known.iter().map(|(option, _)| option.as_str()).collect();
-                return Err(Error::argument(format!(
-                    "no option is named '{name}'; there are: {}",
-                    known.join(", ")
-                )));
-            }
-        }
-        let words =
-            pairs.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
-        let query = Query::try_parse_from(words).map_err(|error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            Error::argument(as_parameters(first.trim_start_matches("error: ")))
-        })?;
+        let query: Query = parsed(pairs)?;
         Ok((query.options, query.body))
-    }
-
-    /// Returns the name of every option in a query, and its help text with the default.
-    pub fn in_query() -> Vec<(String, String)> {
-        let of = |option: &clap::Arg| {
-            let mut help = option.get_help().map(ToString::to_string).unwrap_or_default();
-            for default in option.get_default_values() {
-                help += &format!(" [default: {}]", default.to_string_lossy());
-            }
-            (option.get_id().to_string(), help)
-        };
-        Query::command().get_arguments().map(of).collect()
     }
 
     /// Returns whether the choice uses a model of the device.
@@ -329,22 +313,6 @@ impl Options {
     }
 }
 
-/// Rewrites a message about options as one about the parameters of a query: `'--memory-limit
-/// <BYTES>'` as `'memory_limit='`.
-fn as_parameters(message: &str) -> String {
-    let (mut text, mut rest) = (String::new(), message);
-    while let Some((before, option)) = rest.split_once("'--") {
-        let end = option.find(['\'', ' ', '=']).unwrap_or(option.len());
-        let (name, after) = option.split_at(end);
-        text += &format!("{before}'{}=", name.replace('-', "_"));
-        rest = match after.strip_prefix(" <").and_then(|value| value.split_once('>')) {
-            Some((_, after)) => after,
-            None => after,
-        };
-    }
-    text + rest
-}
-
 /// Parses a number of things that memory can hold, as [`count`] does.
 pub fn size(text: &str) -> std::result::Result<usize, String> {
     count(text)?.try_into().map_err(|_| format!("it is '{text}', more than memory can hold"))
@@ -367,6 +335,7 @@ pub fn duration(text: &str) -> std::result::Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::parameters;
 
     #[test]
     fn times_have_units_or_are_seconds() {
@@ -432,7 +401,7 @@ mod tests {
         assert!(message(&[("spmvs", "-1")]).contains("-1"));
         let half = message(&[("memory_limit", "1.5")]);
         assert!(half.contains("'memory_limit=': it is '1.5'; it must be a whole"), "{half}");
-        for (name, _) in Options::in_query() {
+        for name in parameters::<Query>().into_iter().map(|parameter| parameter.name) {
             let stated = message(&[(&name, "x y"), (&name, "x y")]);
             assert!(stated.contains(&name) && !stated.contains("--"), "{stated}");
         }

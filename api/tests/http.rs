@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+#[cfg(target_os = "linux")]
+use service::children;
 use service::{Service, answer, sample, serve};
 
 #[test]
@@ -206,21 +208,6 @@ fn callers_beyond_the_queue_are_asked_to_come_back() {
         service.recommend("", "", &matrix).0 == 200
     });
     assert!(answered, "the place is free again");
-}
-
-/// Returns the ids of the child processes of process `parent`.
-#[cfg(target_os = "linux")]
-fn children(parent: u32) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").expect("Linux has it");
-    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    ids.filter(|id: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // After the name in parentheses, which may contain anything, come the state and the
-        // parent's id.
-        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.to_string()).unwrap_or_default();
-        rest.split(' ').nth(1) == Some(&parent.to_string())
-    })
-    .collect()
 }
 
 #[cfg(target_os = "linux")]

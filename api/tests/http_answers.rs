@@ -7,21 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use service::{Service, sample, serve};
-
-/// Returns a figure of the service.
-fn figure(service: &Service, name: &str) -> f64 {
-    let (status, text) = service.send("GET", "/metrics", "", b"");
-    assert_eq!(status, 200);
-    let text = String::from_utf8(text).expect("text");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.map_or(0.0, |value| value.parse().expect("a number"))
-}
-
-fn get(service: &Service, target: &str) -> (u16, Value) {
-    let (status, body) = service.send("GET", target, "", b"");
-    (status, serde_json::from_slice(&body).expect("JSON"))
-}
+use service::{sample, serve};
 
 #[test]
 fn the_same_body_is_computed_once() {
@@ -35,18 +21,18 @@ fn the_same_body_is_computed_once() {
     assert_eq!(answers[0].0, 200);
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     let computed = "ellect_answers_total{from=\"computed\"}";
-    assert_eq!(figure(&service, computed), 1.0);
-    assert_eq!(figure(&service, "ellect_answers_total{from=\"kept\"}"), 7.0);
+    assert_eq!(service.figure(computed), 1.0);
+    assert_eq!(service.figure("ellect_answers_total{from=\"kept\"}"), 7.0);
     // The list is cut after the choice, and names are those of the same device.
     let (_, short) = service.recommend("?device=H200&top=1", "", &matrix);
     assert_eq!(short["ranking"][0], answers[0].1["ranking"][0]);
-    assert_eq!(figure(&service, computed), 1.0);
+    assert_eq!(service.figure(computed), 1.0);
     let mut other = matrix.clone();
     other.extend_from_slice(b"\n");
     for (query, body) in [("?device=h200", &other), ("?device=h200&spmvs=10", &matrix)] {
         assert_eq!(service.recommend(query, "", body).0, 200);
     }
-    assert_eq!(figure(&service, computed), 3.0);
+    assert_eq!(service.figure(computed), 3.0);
 }
 
 #[test]
@@ -55,7 +41,7 @@ fn a_matrix_that_was_posted_is_asked_for_by_its_fingerprint() {
     let matrix = sample("elasticity");
     let (_, posted) = service.recommend("?device=h200&spmvs=1000", "", &matrix);
     let print = posted["fingerprint"].as_str().expect("it was analysed");
-    let ask = |query: &str| get(&service, &format!("/recommend/{print}?device=h200{query}"));
+    let ask = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
     assert_eq!(ask("&spmvs=1000"), (200, posted.clone()));
     for spmvs in [1, 30, 1_000_000] {
         let query = format!("&spmvs={spmvs}");
@@ -73,9 +59,9 @@ fn a_matrix_that_was_posted_is_asked_for_by_its_fingerprint() {
         let (got, answer) = ask(query);
         assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{answer}");
     }
-    let (status, answer) = get(&service, "/recommend/00000000000000000000000000000000");
+    let (status, answer) = service.get("/recommend/00000000000000000000000000000000");
     assert_eq!((status, &answer["error"]["code"]), (404, &json!("matrix")));
-    let (status, answer) = get(&service, "/recommend/xyz");
+    let (status, answer) = service.get("/recommend/xyz");
     assert_eq!((status, &answer["error"]["code"]), (400, &json!("argument")));
     // Models that were read again may give other answers.
     let hangup = Command::new("kill").args(["-HUP", &service.process.id().to_string()]).status();
@@ -175,17 +161,17 @@ fn text_is_the_text_of_the_command_line() {
 #[test]
 fn the_service_describes_itself() {
     let service = serve(&[]);
-    assert_eq!(get(&service, "/version"), (200, json!({"version": env!("CARGO_PKG_VERSION")})));
-    assert_eq!(get(&service, "/readyz"), (200, json!({"status": "ready"})));
+    assert_eq!(service.get("/version"), (200, json!({"version": env!("CARGO_PKG_VERSION")})));
+    assert_eq!(service.get("/readyz"), (200, json!({"status": "ready"})));
     for (target, args) in [("/formats", "formats"), ("/devices", "devices")] {
         let output = Command::new(env!("CARGO_BIN_EXE_ellect"))
             .args([args, "--json", "--data", &service.data])
             .output()
             .expect("the program runs");
         let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(get(&service, target), (200, printed), "{target}");
+        assert_eq!(service.get(target), (200, printed), "{target}");
     }
-    let (status, models) = get(&service, "/models");
+    let (status, models) = service.get("/models");
     let all = models.as_array().expect("a list");
     let h200 = all.iter().filter(|model| model["device"] == "h200");
     assert_eq!((status, h200.count()), (200, 2), "{models}");
@@ -193,13 +179,13 @@ fn the_service_describes_itself() {
     let (_, posted) = service.recommend("?effort=measure&budget=5", "", &sample("circuit"));
     let print = posted["fingerprint"].as_str().expect("it was analysed");
     // Its features are stored, and suffice for a GPU.
-    let (status, answer) = get(&service, &format!("/recommend/{print}?device=h200"));
+    let (status, answer) = service.get(&format!("/recommend/{print}?device=h200"));
     assert_eq!((status, &answer["fingerprint"]), (200, &posted["fingerprint"]), "{answer}");
     assert_eq!(answer["features"]["nnz"], posted["features"]["nnz"]);
-    let (status, structure) = get(&service, &format!("/structures/{print}"));
+    let (status, structure) = service.get(&format!("/structures/{print}"));
     assert_eq!((status, &structure["nnz"]), (200, &posted["features"]["nnz"]));
     assert!(structure["measurements"].as_array().is_some_and(|all| !all.is_empty()));
-    let (status, answer) = get(&service, "/structures/00000000000000000000000000000000");
+    let (status, answer) = service.get("/structures/00000000000000000000000000000000");
     assert_eq!((status, &answer["error"]["code"]), (404, &json!("matrix")));
 
     let (_, text) = service.send("GET", "/", "", b"");
@@ -208,7 +194,12 @@ fn the_service_describes_itself() {
         assert!(text.contains(stated), "{stated} is not in {text}");
     }
     let measured = "ellect_requests_total{route=\"/recommend\",status=\"200\"}";
-    assert_eq!(figure(&service, measured), 1.0);
-    assert!(figure(&service, "ellect_wisdom_revision") >= 1.0);
-    assert_eq!(figure(&service, "ellect_connections"), 1.0);
+    assert_eq!(service.figure(measured), 1.0);
+    assert!(service.figure("ellect_wisdom_revision") >= 1.0);
+    // A connection is counted until a moment after its end.
+    let alone = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        service.figure("ellect_connections") == 1.0
+    });
+    assert!(alone, "other connections are closed");
 }

@@ -6,7 +6,7 @@ use super::{Progress, Tuner};
 use crate::analysis::Analysis;
 use crate::choose::{Effort, Known, Workload};
 use crate::csr::CsrRef;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Candidate, Refusal, Target, candidates};
 use crate::measure::Outcome;
 use crate::scalar::Scalar;
@@ -83,6 +83,9 @@ impl Tuner {
             .keeping(wisdom.as_deref(), &self.source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
+            if matches!(step, SessionEvent::Timing(_)) && self.is_stopped() {
+                return Err(Error::Stopped { done, total });
+            }
             if let SessionEvent::Measured { measurement, .. }
             | SessionEvent::Interrupted { measurement, .. } = step
             {

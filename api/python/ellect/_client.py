@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +24,9 @@ from ._errors import (
 from ._matrix import MatrixLike, check_precision, on_host, parts, values_of
 from ._recommendation import Recommendation
 
+#: Seconds between two questions for a job.
+_PAUSE_S = 0.5
+
 _KINDS: dict[str, type[EllectError]] = {
     "argument": ArgumentError,
     "device": ArgumentError,
@@ -40,7 +44,7 @@ class Client:
     url : str
         Address of the service, ``http://localhost:7272`` for instance.
     timeout_s : float
-        Time limit of a request in seconds.
+        Time limit of a request in seconds, and of a measurement.
 
     Examples
     --------
@@ -104,7 +108,20 @@ class Client:
         address = f"{self.url}/recommend?{urllib.parse.urlencode(pairs)}"
         request = urllib.request.Request(address, data=body, method="POST")
         request.add_header("Content-Type", "application/octet-stream")
-        return Recommendation.from_dict(self._ask(request))
+        start = time.monotonic()
+        answer = self._ask(request)
+        # A measurement that takes long is a job, which is asked for until it ends.
+        while answer.get("status") in ("enqueued", "processing"):
+            if time.monotonic() - start > self.timeout_s:
+                raise ServiceError(
+                    f"job {answer['id']} has not ended within {self.timeout_s} s; it goes on, and "
+                    f"{self.url}/jobs/{answer['id']} has its result"
+                )
+            time.sleep(_PAUSE_S)
+            answer = self._ask(urllib.request.Request(f"{self.url}/jobs/{answer['id']}"))
+        if "status" in answer:
+            answer = _result(answer)
+        return Recommendation.from_dict(answer)
 
     def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
         try:
@@ -121,13 +138,30 @@ class Client:
             ) from error
 
 
+def _result(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a job that has ended."""
+    found = job.get("result")
+    if isinstance(found, dict):
+        return found
+    raise _told(job, f"job {job['id']} is {job['status']}")
+
+
 def _failure(error: urllib.error.HTTPError) -> EllectError:
     """Return the exception for an answer with an error status."""
     try:
-        told = json.load(error)["error"]
+        answer = json.load(error)
+    except ValueError:
+        answer = None
+    return _told(answer, f"the service answered with status {error.code}")
+
+
+def _told(answer: Any, otherwise: str) -> EllectError:
+    """Return the exception for the error in an answer; `otherwise` is its text if it has none."""
+    try:
+        told = answer["error"]
         kind, message = str(told["kind"]), str(told["message"])
-    except (ValueError, KeyError, TypeError):
-        kind, message = "unknown", f"the service answered with status {error.code}"
+    except (KeyError, TypeError):
+        kind, message = "unknown", otherwise
     known = _KINDS.get(kind)
     return ServiceError(message, kind) if known is None else known(message)
 

@@ -106,12 +106,19 @@ class Service(BaseHTTPRequestHandler):
     """Answers as the service does."""
 
     answer = (200, {})
+    later = []
     seen = []
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.seen.append((self.path, body))
-        status, answer = self.answer
+        self.reply(*self.answer)
+
+    def do_GET(self):
+        self.seen.append((self.path, b""))
+        self.reply(200, self.later.pop(0))
+
+    def reply(self, status, answer):
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
@@ -152,6 +159,28 @@ def test_the_client_sends_matrices_and_reads_answers(service, tmp_path, matrix, 
     Service.answer = (500, {})
     with pytest.raises(ellect.ServiceError, match="status 500"):
         client.recommend(generate="heat:500")
+
+
+def test_the_client_waits_for_a_job(service, answer):
+    client = ellect.Client(service)
+    Service.answer = (202, {"id": 7, "status": "enqueued"})
+    Service.later[:] = [
+        {"id": 7, "status": "processing"},
+        {"id": 7, "status": "succeeded", "result": answer.to_dict()},
+    ]
+    assert client.recommend(generate="heat:500", effort="measure") == answer
+    assert [path for path, _ in Service.seen[-2:]] == ["/jobs/7", "/jobs/7"]
+    Service.later[:] = [
+        {"id": 7, "status": "failed", "error": {"kind": "input", "message": "line 3"}}
+    ]
+    with pytest.raises(ellect.InputError, match="line 3"):
+        client.recommend(generate="heat:500", effort="measure")
+    Service.later[:] = [{"id": 7, "status": "canceled", "error": None}]
+    with pytest.raises(ellect.ServiceError, match="job 7 is canceled"):
+        client.recommend(generate="heat:500", effort="measure")
+    Service.later[:] = [{"id": 7, "status": "processing"}]
+    with pytest.raises(ellect.ServiceError, match="it goes on"):
+        ellect.Client(service, timeout_s=0.4).recommend(generate="heat:500", effort="measure")
 
 
 def test_a_service_that_is_not_there_is_named():

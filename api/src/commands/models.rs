@@ -3,10 +3,8 @@
 use anyhow::Result;
 use clap::Subcommand;
 use ellect::Precision;
-use ellect::device::{self, Device};
-use ellect::model::{Model, ModelName};
+use ellect::device;
 use ellect_training::guard::Verdict;
-use serde::Serialize;
 
 use super::{Answer, Home};
 use crate::arguments::Form;
@@ -39,16 +37,6 @@ const LIST_JSON: &str = "\
 (in use, kept or ships), and verdict (null for what ships): before and after, best/chosen with the
 model that was in use and with this one, worst_before and worst_after, on so many matrices";
 
-/// A row of the list.
-#[derive(Debug, Serialize)]
-struct Row {
-    #[serde(flatten)]
-    name: ModelName,
-    precision: Precision,
-    state: &'static str,
-    verdict: Option<Verdict>,
-}
-
 /// Runs the operation.
 pub fn run(command: &ModelsCommand, home: &Home) -> Result<Answer> {
     match command {
@@ -58,23 +46,7 @@ pub fn run(command: &ModelsCommand, home: &Home) -> Result<Answer> {
 }
 
 fn list(form: Form, home: &Home) -> Result<Answer> {
-    let installed = Installed::of(&home.data);
-    let mut rows = Vec::new();
-    for device in Device::shipped() {
-        for precision in Precision::ALL {
-            let Some(model) = Model::shipped(&device, precision)? else { continue };
-            let used = !installed.path(&device.name, precision).exists();
-            let state = if used { "in use" } else { "ships" };
-            rows.push(Row { name: model.name(), precision, state, verdict: None });
-        }
-    }
-    for entry in installed.entries()? {
-        let history = installed.history(&entry.name.device, entry.precision)?;
-        let used = history.last() == Some(&entry.name.id);
-        let state = if used { "in use" } else { "kept" };
-        let verdict = Some(entry.verdict);
-        rows.push(Row { name: entry.name, precision: entry.precision, state, verdict });
-    }
+    let rows = Installed::of(&home.data).list()?;
     if form.json {
         print_json(&rows)?;
         return Ok(Answer::Yes);

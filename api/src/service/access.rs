@@ -1,16 +1,18 @@
 //! Tokens: who may ask, and who may also measure.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 
 use super::Service;
-use super::failure::{Failure, TOKEN};
+use super::failure::{Failure, ROLE, TOKEN};
+use super::places::Client;
 
 /// Paths that need no token: a supervisor asks them.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -23,8 +25,25 @@ const SHORTEST: usize = 16;
 pub enum Role {
     /// Ask for everything that times nothing.
     Read,
-    /// Also measure, which occupies a device and adds to the stored measurements.
+    /// Also measure and train, which occupies a device and changes what is stored.
     Write,
+}
+
+impl Role {
+    /// Refuses a request that needs the role write; `what` names what it asks for.
+    ///
+    /// # Errors
+    /// 403 for the role read.
+    pub fn check_writes(self, what: &str) -> Result<(), Failure> {
+        if self == Role::Write {
+            return Ok(());
+        }
+        let stated = format!(
+            "this token has the role read; {what} needs one with the role write, which the operator of \
+             this service has"
+        );
+        Err(Failure::new(&ROLE, stated))
+    }
 }
 
 /// The tokens of a service; without any, every request may do everything.
@@ -75,34 +94,40 @@ impl Tokens {
         }
     }
 
-    /// Returns the role of this token, if it is known. Takes as long for every token of the same
-    /// length.
-    fn role(&self, token: &str) -> Option<Role> {
-        let mut role = None;
-        for (own, known) in &self.0 {
+    /// Returns the number of this token and its role, if it is known. Takes as long for every token
+    /// of the same length.
+    fn find(&self, token: &str) -> Option<(usize, Role)> {
+        let mut found = None;
+        for (i, (role, known)) in self.0.iter().enumerate() {
             if bool::from(known.as_bytes().ct_eq(token.as_bytes())) {
-                role = Some(*own);
+                found = Some((i, *role));
             }
         }
-        role
+        found
     }
 }
 
-/// Refuses a request without a known token, and notes the role of its token.
+/// Refuses a request without a known token; notes the role of its token, and its client: the token,
+/// or the address where none is needed.
 pub async fn checked(
     State(service): State<Arc<Service>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let tokens = &service.config.tokens;
+    let settings = service.settings();
+    let tokens = &settings.tokens;
     if tokens.0.is_empty() || OPEN.contains(&request.uri().path()) {
+        let address = request.extensions().get().map(|&ConnectInfo::<SocketAddr>(at)| at.ip());
+        let client = address.map(|address| address.to_string()).unwrap_or_default();
+        request.extensions_mut().insert(Client(client));
         request.extensions_mut().insert(Role::Write);
         return next.run(request).await;
     }
     let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = given.and_then(|value| value.strip_prefix("Bearer "));
-    match token.and_then(|token| tokens.role(token.trim())) {
-        Some(role) => {
+    match token.and_then(|token| tokens.find(token.trim())) {
+        Some((number, role)) => {
+            request.extensions_mut().insert(Client(format!("token {number}")));
             request.extensions_mut().insert(role);
             next.run(request).await
         }
@@ -122,10 +147,10 @@ mod tests {
     fn tokens_have_roles_and_wrong_lines_are_named() {
         let text = "# team\n\nread 0123456789abcdef\nwrite fedcba9876543210\n";
         let tokens = Tokens::parse(text).expect("legal");
-        assert_eq!(tokens.role("0123456789abcdef"), Some(Role::Read));
-        assert_eq!(tokens.role("fedcba9876543210"), Some(Role::Write));
+        assert_eq!(tokens.find("0123456789abcdef"), Some((0, Role::Read)));
+        assert_eq!(tokens.find("fedcba9876543210"), Some((1, Role::Write)));
         for unknown in ["", "0123456789abcdeF", "0123456789abcdef0"] {
-            assert_eq!(tokens.role(unknown), None);
+            assert_eq!(tokens.find(unknown), None);
         }
         assert_eq!(format!("{tokens:?}"), "2 tokens");
         for (text, stated) in

@@ -2,7 +2,8 @@
 //! file.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -38,6 +39,9 @@ const MOST_FEATURES: u64 = 1 << 20;
 
 /// First bytes of compressed data and of archives: gzip, zstd, bzip2, xz and zip.
 const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK"];
+
+/// Length of the longest of these.
+const LONGEST_START: u64 = 5;
 
 /// Rejects a request whose headers already show that it will fail.
 ///
@@ -77,6 +81,8 @@ enum Content {
         _reserved: Option<Reserved>,
     },
     File(NamedTempFile),
+    /// A file that a job keeps.
+    Kept(PathBuf),
 }
 
 impl Received {
@@ -91,7 +97,78 @@ impl Received {
                 chunks => options.bytes(&chunks.concat()),
             },
             Content::File(file) => options.file(file.path()),
+            Content::Kept(path) => options.file(path),
         }
+    }
+
+    /// Moves the body to a file, which is on disk when this returns.
+    ///
+    /// # Errors
+    /// 503 if there is no room for it.
+    pub async fn keep(self, path: PathBuf) -> Result<Self, Failure> {
+        let moving = tokio::task::spawn_blocking(move || {
+            let kept = self.moved(&path);
+            if kept.is_err() {
+                let _ = std::fs::remove_file(&path);
+            }
+            kept
+        });
+        moving.await.map_err(Failure::internal)?.map_err(unstored)
+    }
+
+    fn moved(self, path: &Path) -> io::Result<Self> {
+        match self.content {
+            Content::Memory { chunks, .. } => {
+                let mut file = std::fs::File::create(path)?;
+                chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
+                file.sync_all()?;
+            }
+            Content::File(file) => {
+                // A temporary folder on another disk is left by a copy.
+                if let Err(unmoved) = file.persist(path) {
+                    std::fs::copy(unmoved.file.path(), path)?;
+                }
+                std::fs::File::open(path)?.sync_all()?;
+            }
+            Content::Kept(other) => drop(std::fs::copy(other, path)?),
+        }
+        Ok(Received { content: Content::Kept(path.to_path_buf()), ..self })
+    }
+
+    /// Returns the body that a job kept in a file; an empty one if there is no file.
+    ///
+    /// # Errors
+    /// 503 if the file cannot be read.
+    pub async fn kept(path: PathBuf) -> Result<Self, Failure> {
+        let looking = tokio::task::spawn_blocking(move || {
+            let mut start = Vec::new();
+            let bytes = match std::fs::File::open(&path) {
+                Ok(mut file) => {
+                    (&mut file).take(LONGEST_START).read_to_end(&mut start)?;
+                    file.metadata()?.len()
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+                Err(error) => return Err(error),
+            };
+            let packed = PACKED.iter().any(|known| start.starts_with(known));
+            Ok(Received { bytes, hash: 0, packed, content: Content::Kept(path) })
+        });
+        looking.await.map_err(Failure::internal)?.map_err(unstored)
+    }
+
+    /// Returns the bytes of the body, to be read from the start.
+    ///
+    /// # Errors
+    /// As the system.
+    pub fn reader(&self) -> io::Result<Box<dyn BufRead + '_>> {
+        let chunks = match &self.content {
+            Content::Memory { chunks, .. } => chunks,
+            Content::File(file) => return Ok(Box::new(BufReader::new(file.reopen()?))),
+            Content::Kept(path) => {
+                return Ok(Box::new(BufReader::new(std::fs::File::open(path)?)));
+            }
+        };
+        Ok(Box::new(BufReader::new(Chunks { rest: chunks.iter(), next: &[] })))
     }
 
     /// Returns the features that a small JSON body names in place of a matrix, if it does.
@@ -122,6 +199,24 @@ impl Received {
                 ),
             )),
         }
+    }
+}
+
+/// Reads chunks one after the other.
+struct Chunks<'a> {
+    rest: std::slice::Iter<'a, Bytes>,
+    next: &'a [u8],
+}
+
+impl Read for Chunks<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.next.is_empty() {
+            match self.rest.next() {
+                Some(chunk) => self.next = chunk,
+                None => return Ok(0),
+            }
+        }
+        self.next.read(buffer)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,12 +12,13 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt;
 
@@ -35,6 +36,19 @@ const REFUSING: Duration = Duration::from_secs(2);
 /// Number of clients that are told so at once; others are cut off.
 const MOST_REFUSING: usize = 64;
 
+/// First bytes of HTTP/2 with prior knowledge; no method of HTTP/1 begins with them.
+const HTTP2: &[u8] = b"PRI";
+
+/// Pause after fewer bytes than these have come.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Maximum number of requests at once on a connection of HTTP/2.
+const STREAMS: u32 = 100;
+
+/// Bytes of a body that may be on their way in one request of HTTP/2; four times as many in all requests
+/// of a connection.
+const WINDOW: u32 = 1 << 20;
+
 /// Limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -49,7 +63,7 @@ pub struct Limits {
 /// Counts the open connections.
 #[derive(Debug)]
 pub struct Open {
-    limits: Limits,
+    limits: RwLock<Limits>,
     all: AtomicUsize,
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
@@ -63,7 +77,17 @@ struct Place {
 impl Open {
     /// Counts from none, with these limits.
     pub fn new(limits: Limits) -> Self {
+        let limits = RwLock::new(limits);
         Open { limits, all: AtomicUsize::new(0), by_address: Mutex::default() }
+    }
+
+    /// Replaces the limits; open connections stay.
+    pub fn limit(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of open connections.
@@ -72,7 +96,7 @@ impl Open {
     }
 
     fn place(self: &Arc<Self>, address: IpAddr) -> Result<Place, Failure> {
-        let Limits { all, by_address, .. } = self.limits;
+        let Limits { all, by_address, .. } = self.limits();
         let mut counts = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.get(&address).copied().unwrap_or(0);
         let over = match (self.count() >= all, own >= by_address) {
@@ -113,6 +137,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
+    // Dropped when the service stops.
+    let (runs, goes_on) = watch::channel(());
     let refusing = Arc::new(AtomicUsize::new(0));
     tokio::pin!(stop);
     loop {
@@ -131,11 +157,17 @@ pub async fn serve(
         };
         match open.place(client.ip()) {
             Ok(place) => {
-                let (router, idle) = (router.clone(), open.limits.idle);
-                let answer = answer(stream, client, router, idle, graceful.watcher());
+                let (router, idle) = (router.clone(), open.limits().idle);
+                let (watcher, mut goes_on) = (graceful.watcher(), goes_on.clone());
                 tokio::spawn(async move {
                     let _place = place;
-                    answer.await;
+                    let version = tokio::select! {
+                        version = version(&stream, idle) => version,
+                        _ = goes_on.changed() => None,
+                    };
+                    if let Some(version) = version {
+                        answer(stream, client, router, idle, watcher, version).await;
+                    }
                 });
             }
             Err(failure) => {
@@ -151,17 +183,42 @@ pub async fn serve(
             }
         }
     }
-    drop(listener);
+    drop((listener, runs));
     graceful.shutdown().await;
 }
 
-/// Answers the requests of one connection until it ends or `stop` says so.
+/// A version of HTTP that a client speaks.
+enum Version {
+    /// HTTP/1.0 or 1.1.
+    One,
+    /// HTTP/2 with prior knowledge.
+    Two,
+}
+
+/// Returns the version of HTTP that a connection begins with; `None` if nothing comes in time.
+async fn version(stream: &TcpStream, limit: Duration) -> Option<Version> {
+    let looking = async {
+        let mut start = [0; HTTP2.len()];
+        loop {
+            let got = stream.peek(&mut start).await.ok().filter(|&got| got > 0)?;
+            match start[..got] == HTTP2[..got] {
+                false => return Some(Version::One),
+                true if got == HTTP2.len() => return Some(Version::Two),
+                true => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    };
+    tokio::time::timeout(limit, looking).await.ok().flatten()
+}
+
+/// Answers the requests of one connection until it ends or the service stops.
 async fn answer(
     stream: TcpStream,
     client: SocketAddr,
     router: Router,
     idle: Duration,
     watcher: Watcher,
+    version: Version,
 ) {
     // Answers are written in one piece, so waiting for more to send would only delay them.
     let _ = stream.set_nodelay(true);
@@ -171,12 +228,22 @@ async fn answer(
         request.extensions_mut().insert(ConnectInfo(client));
         router.clone().oneshot(request.map(Body::new))
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(idle)
-        .serve_connection(TokioIo::new(stream), service);
+    let stream = TokioIo::new(stream);
     // An error means that the client closed the connection or broke HTTP: it has its answer.
-    let _ = watcher.watch(connection).await;
+    let _ = match version {
+        Version::One => {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(idle);
+            watcher.watch(http.serve_connection(stream, service)).await
+        }
+        Version::Two => {
+            let mut http = http2::Builder::new(TokioExecutor::new());
+            http.timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+            http.keep_alive_interval(idle).keep_alive_timeout(idle);
+            http.initial_stream_window_size(WINDOW).initial_connection_window_size(4 * WINDOW);
+            watcher.watch(http.serve_connection(stream, service)).await
+        }
+    };
 }
 
 /// Tells a client that there are too many connections.

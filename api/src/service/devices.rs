@@ -1,20 +1,24 @@
-//! The devices that requests measure on, and the limits on concurrent requests.
+//! The devices that requests measure on, each with a line of requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ellect::device::Kind;
 use ellect::measure::Backend;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 
-use super::failure::{BUSY, Failure};
+use super::failure::Failure;
+use super::places::Places;
 use crate::options::{Product, timing_backend};
 
 /// The devices to measure on, each with one process that lives as long as the service.
 pub struct Devices {
     data: PathBuf,
     waiting: u32,
+    /// Limit on the work that occupies this host: measuring on it, and training.
+    pub host: Arc<Places>,
     /// Cells by device name; the first request for a device fills its cell.
     opened: Mutex<HashMap<String, Arc<Cell>>>,
     /// Profiles by device name, with the time when they were read.
@@ -30,14 +34,16 @@ type Cell = OnceCell<Arc<Measured>>;
 pub struct Measured {
     /// Backend that times on the device, in a separate process.
     pub backend: Arc<Backend>,
-    /// Limit on the requests that measure on this device: one at a time.
-    pub places: Places,
+    /// Limit on the requests that measure on this device: one at a time. All names of this host
+    /// share one.
+    pub places: Arc<Places>,
 }
 
 impl Devices {
     /// Creates the map without devices; `waiting` requests may wait for each device.
     pub fn new(data: PathBuf, waiting: u32) -> Self {
-        Devices { data, waiting, opened: Mutex::default(), profiles: Mutex::default() }
+        let host = Places::new(1, waiting);
+        Devices { data, waiting, host, opened: Mutex::default(), profiles: Mutex::default() }
     }
 
     /// Returns the device with this name; the first request for it starts its process.
@@ -86,51 +92,10 @@ impl Devices {
             timing_backend(&device, &data).and_then(|backend| backend.check().map(|()| backend))
         });
         let backend = Arc::new(starting.await.map_err(Failure::internal)??);
-        Ok(Arc::new(Measured { backend, places: Places::new(1, self.waiting) }))
-    }
-}
-
-/// Limits on the number of requests: those being processed, and those waiting.
-pub struct Places {
-    /// Permits for admitted requests, including waiting ones.
-    admitted: Arc<Semaphore>,
-    /// Permits for requests being processed.
-    at_work: Arc<Semaphore>,
-    /// Numbers of permits.
-    numbers: [usize; 2],
-}
-
-impl Places {
-    /// Allows `at_work` requests to be processed at once, and `waiting` more to wait.
-    pub fn new(at_work: u32, waiting: u32) -> Self {
-        let places = |n: u32| Arc::new(Semaphore::new(n as usize));
-        let all = at_work.saturating_add(waiting);
-        let numbers = [all as usize, at_work as usize];
-        Places { admitted: places(all), at_work: places(at_work), numbers }
-    }
-
-    /// Returns the number of requests that are waiting.
-    pub fn waiting(&self) -> usize {
-        let [all, at_work] = self.numbers;
-        let admitted = all - self.admitted.available_permits();
-        admitted.saturating_sub(at_work - self.at_work.available_permits())
-    }
-
-    /// Admits a request.
-    ///
-    /// # Errors
-    /// 503 if too many requests are waiting.
-    pub fn admit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.admitted)
-            .try_acquire_owned()
-            .map_err(|_| Failure::new(&BUSY, "too many requests are waiting; try again later"))
-    }
-
-    /// Waits until an admitted request may be processed.
-    ///
-    /// # Errors
-    /// None: the semaphore is never closed.
-    pub async fn turn(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.at_work).acquire_owned().await.map_err(Failure::internal)
+        let places = match backend.device().kind {
+            Kind::Host => Arc::clone(&self.host),
+            Kind::Gpu => Places::new(1, self.waiting),
+        };
+        Ok(Arc::new(Measured { backend, places }))
     }
 }

@@ -40,26 +40,38 @@ codes! {
     DEVICE "device" BAD_REQUEST "no device has this name, or it is not on the service's machine";
     INPUT "input" BAD_REQUEST "the body is not a matrix, or it is damaged or cut off";
     TOKEN "token" UNAUTHORIZED "the request needs `Authorization: Bearer TOKEN` with a known token";
-    ROLE "role" FORBIDDEN "measuring needs a token with the role write";
+    ROLE "role" FORBIDDEN "the request needs a token with the role write";
     PATH "path" NOT_FOUND "there is no such path";
     MATRIX "matrix" NOT_FOUND "no matrix with this fingerprint is known; post it once";
+    JOB "job" NOT_FOUND "no job has this number";
+    NO_MODEL "no_model" NOT_FOUND "there is no such model, or it has no card";
     METHOD "method" METHOD_NOT_ALLOWED "the path does not support this method";
     SLOW_BODY "slow_body" REQUEST_TIMEOUT "the body arrived too slowly";
+    FINISHED "finished" CONFLICT "the job has ended and cannot be canceled";
+    CANCELED "canceled" CONFLICT "the job was canceled";
+    NO_WISDOM "no_wisdom" CONFLICT "the service keeps no measurements (no_wisdom)";
+    UNMEASURED "unmeasured" CONFLICT "there are no measurements to train a model from";
     LIMIT "limit" PAYLOAD_TOO_LARGE "the matrix or body is over a limit of this service";
     ENCODING "encoding" UNSUPPORTED_MEDIA_TYPE "the content encoding is not supported";
     REFUSED "refused" UNPROCESSABLE_ENTITY "the requested candidate does not apply to the matrix";
+    RECORDS "records" UNPROCESSABLE_ENTITY "no line of the body is a record of a measurement";
+    TRAINING "training" UNPROCESSABLE_ENTITY "no model could be trained; the message says why";
+    MODEL "model" UNPROCESSABLE_ENTITY "a model file cannot be read";
     MEMORY "memory" TOO_MANY_REQUESTS "other requests hold the memory; try again later";
     CONNECTIONS "connections" TOO_MANY_REQUESTS "too many open connections; try again later";
     INTERNAL "internal" INTERNAL_SERVER_ERROR "a fault of the service; its log has the reason";
     BUSY "busy" SERVICE_UNAVAILABLE "too many requests are waiting; try again later";
     UNAVAILABLE "unavailable" SERVICE_UNAVAILABLE "the device cannot be used now; try again later";
     STORAGE "storage" SERVICE_UNAVAILABLE "the temporary folder has no room; try again later";
+    NOT_READY "not_ready" SERVICE_UNAVAILABLE "a part of the service does not work";
+    JOBS "jobs" SERVICE_UNAVAILABLE "the matrices of jobs leave no room; try again later";
+    INTERRUPTED "interrupted" SERVICE_UNAVAILABLE "a process ended while it worked on the job";
     WISDOM "wisdom" SERVICE_UNAVAILABLE "measurements could not be stored";
     TIMEOUT "timeout" GATEWAY_TIMEOUT "the answer took too long; ask for less effort";
 }
 
 /// The reason that a request failed, as it is sent to the caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// Code, which also decides the HTTP status.
     pub code: &'static Code,
@@ -146,6 +158,7 @@ impl From<Error> for Failure {
                 tracing::error!("{error}");
                 (&UNAVAILABLE, Value::Null)
             }
+            Error::Stopped { done, total } => (&CANCELED, json!({"done": done, "total": total})),
             Error::Refused { candidate, .. } => (&REFUSED, json!({"candidate": candidate})),
             _ => return Failure::internal(error),
         };

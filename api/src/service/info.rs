@@ -2,56 +2,36 @@
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use axum::routing::get;
-use axum::{Json, Router};
+use ellect::Fingerprint;
 use ellect::device::{self, Device};
-use ellect::{Fingerprint, Precision};
 use serde_json::{Value, json};
 
 use super::Service;
-use super::failure::{CODES, Failure, MATRIX, WISDOM};
+use super::failure::{ARGUMENT, CODES, Failure, MATRIX, NOT_READY, WISDOM};
 use super::metrics;
-use crate::options::Options;
+use super::routes::ROUTES;
+use crate::options::Query;
+use crate::query::{Parameter, parameters};
 use crate::views;
 
-/// The routes, with their methods and meanings.
-pub const ROUTES: &[(&str, &str, &str)] = &[
-    ("POST, PUT", "/recommend", "choose a format for the matrix in the body"),
-    ("GET", "/recommend/{fingerprint}", "choose for a matrix that was posted before"),
-    ("GET", "/structures/{fingerprint}", "features and measurements of a measured matrix"),
-    ("GET", "/formats", "the storage formats and their parameters"),
-    ("GET", "/devices", "the profiles of devices"),
-    ("GET", "/models", "the trained models by device and precision"),
-    ("GET", "/metrics", "figures for Prometheus"),
-    ("GET", "/healthz", "200 while the service is alive"),
-    ("GET", "/readyz", "200 if requests can be answered, else 503 with the reason"),
-    ("GET", "/version", "the version of the service"),
-];
+/// Media type of the figures.
+pub const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the routes that are answered here.
-pub fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/", get(usage))
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(figures))
-        .route("/version", get(async || Json(json!({"version": env!("CARGO_PKG_VERSION")}))))
-        .route("/formats", get(async || Json(views::formats())))
-        .route("/devices", get(all_devices))
-        .route("/models", get(models))
-        .route("/structures/{fingerprint}", get(structure))
-}
-
-async fn usage() -> String {
+/// Describes the service in text.
+pub async fn usage() -> String {
     let table = |rows: Vec<(String, String)>| {
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         rows.iter().map(|(name, help)| format!("  {name:width$}  {help}\n")).collect::<String>()
     };
-    let routes = ROUTES.iter().map(|(methods, path, help)| (format!("{methods} {path}"), help));
-    let routes = table(routes.map(|(route, help)| (route, help.to_string())).collect());
+    let routes = ROUTES
+        .iter()
+        .map(|route| (format!("{} {}", route.method, route.path), route.help.to_string()));
+    let routes = table(routes.collect());
     let codes = CODES
         .iter()
         .map(|code| (format!("{} {}", code.status.as_u16(), code.word), code.meaning.to_string()));
@@ -67,6 +47,10 @@ async fn usage() -> String {
          The answer is the JSON of `ellect recommend --json`, or with `Accept: text/plain` the text\n\
          of `ellect recommend`. Its fingerprint asks again without the matrix:\n\
          GET /recommend/FINGERPRINT?device=h200&spmvs=50000\n\
+         `Accept: text/html` gets a page. GET /docs describes every route, GET /openapi.json for\n\
+         programs.\n\
+         effort=measure is a job: an answer that takes longer than wait_ms is status 202, with the\n\
+         path of the job in the header location.\n\
          {}\
          \n\
          Routes\n\
@@ -74,19 +58,38 @@ async fn usage() -> String {
          \n\
          A request that fails is answered with {{\"error\": {{\"code\", \"message\", \"detail\"}}}}:\n\
          {}",
-        table(Options::in_query()),
+        table(parameters::<Query>().into_iter().map(in_a_line).collect()),
         table(codes.collect())
     )
 }
 
-async fn healthz() -> Json<Value> {
+/// Returns a parameter with its meaning and its default.
+fn in_a_line(parameter: Parameter) -> (String, String) {
+    let Parameter { name, mut help, default } = parameter;
+    if !default.is_empty() {
+        help += &format!(" [default: {default}]");
+    }
+    (name, help)
+}
+
+/// Tells that the service is alive.
+pub async fn healthz() -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
 }
 
-async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+/// Tells whether requests can be answered.
+///
+/// # Errors
+/// 503 with the reason if they cannot.
+pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
     if let Some(fault) = service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
         return Err(Failure::new(&WISDOM, format!("measurements were not stored: {fault}")));
+    }
+    if let Some(fault) = service.models.fault() {
+        tracing::error!("{fault}");
+        let stated = "a model does not load; POST /models/reload says why, and the log does";
+        return Err(Failure::new(&NOT_READY, stated));
     }
     // A body that does not fit into memory needs the temporary folder.
     let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);
@@ -94,53 +97,59 @@ async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Fail
     Ok(Json(json!({"status": "ready"})))
 }
 
-async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
+/// Tells the figures of the service.
+///
+/// # Errors
+/// 500 if they cannot be formatted.
+pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
     let wisdom = service.config.wisdom.as_ref();
     let shares = [&service.memory.bodies, &service.memory.matrices];
     let state = metrics::State {
         answers: service.answers.count() as u64,
         connections: service.config.open.count() as u64,
         waiting: service.places.waiting() as u64,
+        jobs: service.jobs.counts(),
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(CONTENT_TYPE, kind)], text))
+    Ok(([(CONTENT_TYPE, METRICS)], text))
 }
 
-async fn all_devices(State(service): State<Arc<Service>>) -> Result<Json<Vec<Device>>, Failure> {
+/// Lists the profiles of devices.
+///
+/// # Errors
+/// 500 if one cannot be read.
+pub async fn all_devices(
+    State(service): State<Arc<Service>>,
+) -> Result<Json<Vec<Device>>, Failure> {
     // Opening this machine's GPUs is left to the processes that measure.
     let listing = tokio::task::spawn_blocking(move || device::all_in(&service.config.data));
     Ok(Json(listing.await.map_err(Failure::internal)??))
 }
 
-async fn models(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
-    let listing = tokio::task::spawn_blocking(move || -> Result<Value, Failure> {
-        let mut models = Vec::new();
-        for device in device::all_in(&service.config.data)? {
-            for precision in Precision::ALL {
-                let Some(found) = service.model(&device, precision)? else { continue };
-                let model = found.model();
-                models.push(json!({
-                    "device": device.name,
-                    "precision": precision,
-                    "trained_on": model.device,
-                    "formats": model.formats.keys().collect::<Vec<_>>(),
-                }));
-            }
-        }
-        Ok(models.into())
-    });
-    listing.await.map_err(Failure::internal)?.map(Json)
+/// Tells the version.
+pub async fn version() -> Json<Value> {
+    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
 }
 
-async fn structure(
+/// Lists the formats.
+pub async fn formats() -> Json<Value> {
+    Json(views::formats())
+}
+
+/// Shows the features and the measurements of a matrix.
+///
+/// # Errors
+/// 400 for a wrong fingerprint, 404 if it was never measured.
+pub async fn structure(
     State(service): State<Arc<Service>>,
-    Path(fingerprint): Path<String>,
+    fingerprint: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Failure> {
+    let Path(fingerprint) =
+        fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let fingerprint: Fingerprint = fingerprint.parse()?;
     let looking = tokio::task::spawn_blocking(move || -> Result<Option<Value>, Failure> {
         let Some(wisdom) = &service.config.wisdom else { return Ok(None) };

@@ -9,6 +9,8 @@
 //! | `ellect_answers_kept` | | answers in the cache |
 //! | `ellect_connections` | | open connections |
 //! | `ellect_requests_waiting` | | requests that wait for a worker |
+//! | `ellect_jobs_enqueued` | | jobs that wait |
+//! | `ellect_jobs_processing` | | jobs at work |
 //! | `ellect_memory_reserved_bytes` | `share` | memory that requests hold: `bodies` or `matrices` |
 //! | `ellect_memory_budget_bytes` | `share` | memory that requests may hold |
 //! | `ellect_wisdom_revision` | | writes to the database of measurements |
@@ -58,6 +60,8 @@ pub struct State {
     pub connections: u64,
     /// Requests that wait for a worker.
     pub waiting: u64,
+    /// Jobs that wait, and jobs at work.
+    pub jobs: [u64; 2],
     /// Reserved bytes of bodies and of matrices.
     pub reserved: [u64; 2],
     /// Budget of bodies and of matrices, in bytes.
@@ -84,10 +88,12 @@ pub struct Metrics {
 }
 
 /// Figures that are set from [`State`], by name and meaning.
-const LEVELS: [(&str, &str); 5] = [
+const LEVELS: [(&str, &str); 7] = [
     ("answers_kept", "Answers in the cache"),
     ("connections", "Open connections"),
     ("requests_waiting", "Requests that wait for a worker"),
+    ("jobs_enqueued", "Jobs that wait"),
+    ("jobs_processing", "Jobs at work"),
     ("wisdom_revision", "Writes to the database of measurements"),
     ("wisdom_faulty", "1 if the last write to the database of measurements failed"),
 ];
@@ -148,8 +154,10 @@ impl Metrics {
     /// # Errors
     /// If formatting fails.
     pub fn text(&self, state: &State) -> Result<String, std::fmt::Error> {
-        let State { answers, connections, waiting, revision, faulty, .. } = *state;
-        let values = [answers, connections, waiting, revision, u64::from(faulty)];
+        let State { answers, connections, waiting, jobs, revision, faulty, .. } = *state;
+        let [enqueued, processing] = jobs;
+        let values =
+            [answers, connections, waiting, enqueued, processing, revision, u64::from(faulty)];
         for (level, value) in self.levels.iter().zip(values) {
             level.set(value);
         }
@@ -179,7 +187,7 @@ mod tests {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });
         let documented: Vec<_> = documented.collect();
-        assert_eq!(documented.len(), 11);
+        assert_eq!(documented.len(), 13);
         for name in documented {
             assert!(text.contains(&format!("\n{name}")), "{name} is not in {text}");
         }

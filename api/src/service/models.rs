@@ -1,12 +1,32 @@
-//! The models that requests use.
+//! The models that requests use, and their routes.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ellect::device::Device;
-use ellect::model::Predictor;
-use ellect::{Precision, Result};
+use axum::extract::State;
+use axum::extract::rejection::PathRejection;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use ellect::Precision;
+use ellect::device::{self, Device};
+use ellect::model::{Predictor, file_name};
+use serde_json::{Value, json};
+
+use super::Service;
+use super::access::Role;
+use super::failure::{ARGUMENT, Failure, MODEL, NO_MODEL};
+use crate::installed::Installed;
+
+/// Cards of the models that ship, by the name of their file.
+const CARDS: [(&str, &str); 4] = [
+    ("cpu-f32.model", include_str!("../../../models/cpu-f32.md")),
+    ("cpu-f64.model", include_str!("../../../models/cpu-f64.md")),
+    ("h200-f32.model", include_str!("../../../models/h200-f32.md")),
+    ("h200-f64.model", include_str!("../../../models/h200-f64.md")),
+];
 
 /// Cache of models by device and precision.
 ///
@@ -14,23 +34,40 @@ use ellect::{Precision, Result};
 /// kept as long as the service runs.
 #[derive(Default)]
 pub struct Models {
-    opened: Mutex<HashMap<(String, Precision), Found>>,
+    opened: Mutex<HashMap<(String, Precision), Model>>,
+    /// Reasons why models do not load.
+    faults: Mutex<HashMap<(String, Precision), String>>,
 }
 
 /// A model; `None` if the device has none.
-type Found = Option<Arc<Predictor>>;
+type Model = Option<Arc<Predictor>>;
 
 impl Models {
     /// Forgets all models, so that they are read again.
     pub fn clear(&self) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.faults().clear();
     }
 
-    /// Returns the model of a device, as [`Predictor::open`] finds it.
+    fn faults(&self) -> MutexGuard<'_, HashMap<(String, Precision), String>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the reason why a model did not load when it was last asked for, if there is one.
+    pub fn fault(&self) -> Option<String> {
+        self.faults().values().next().cloned()
+    }
+
+    /// Returns the model of a device, as [`Predictor::open`] finds it; `None` if it has none.
     ///
     /// # Errors
     /// As [`Predictor::open`]; the next request tries again.
-    pub fn open(&self, data: &Path, device: &Device, precision: Precision) -> Result<Found> {
+    pub fn open(
+        &self,
+        data: &Path,
+        device: &Device,
+        precision: Precision,
+    ) -> ellect::Result<Model> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (device.name.clone(), precision);
         let found = opened().get(&key).cloned();
@@ -39,7 +76,117 @@ impl Models {
         }
         // The lock is not held while a model loads, so requests for other models need not wait;
         // concurrent requests for the same model each load it.
-        let model = Predictor::open(data, device, precision)?.map(Arc::new);
+        let loaded = Predictor::open(data, device, precision);
+        match &loaded {
+            Ok(_) => drop(self.faults().remove(&key)),
+            Err(error) => drop(self.faults().insert(key.clone(), error.to_string())),
+        }
+        let model = loaded?.map(Arc::new);
         Ok(opened().entry(key).or_insert(model).clone())
+    }
+}
+
+/// Lists the models in use, with their scores, then those that are kept.
+///
+/// # Errors
+/// 500 if one cannot be read.
+pub async fn listed(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+    let listing = tokio::task::spawn_blocking(move || list(&service));
+    listing.await.map_err(Failure::internal)?.map_err(Failure::internal).map(Json)
+}
+
+fn list(service: &Service) -> anyhow::Result<Value> {
+    let data = &service.config.data;
+    let all = Installed::of(data).list()?;
+    let mut models = Vec::new();
+    for device in device::all_in(data)? {
+        for precision in Precision::ALL {
+            let found = service.models.open(data, &device, precision)?;
+            let Some(found) = found else { continue };
+            let model = found.model();
+            let name = model.name();
+            let known = all.iter().find(|one| one.name.id == name.id && one.state == "in use");
+            models.push(json!({
+                "id": name.id,
+                "device": device.name,
+                "precision": precision,
+                "state": "in use",
+                "trained_on": model.device,
+                "trained_at": model.trained_at,
+                "matrices": name.matrices,
+                "plan": model.plan,
+                "formats": model.formats.keys().collect::<Vec<_>>(),
+                "scores": model.scores,
+                "verdict": known.and_then(|known| known.verdict),
+                "card": format!("/models/{}/{precision}/card", device.name),
+            }));
+        }
+    }
+    let kept = all.iter().filter(|model| model.state == "kept");
+    models.extend(kept.map(|model| json!(model)));
+    Ok(models.into())
+}
+
+/// Reads the models again, and lists them.
+///
+/// # Errors
+/// 403 for the role read, 422 if a model cannot be read.
+pub async fn reloaded(
+    State(service): State<Arc<Service>>,
+    Extension(role): Extension<Role>,
+) -> Result<Json<Value>, Failure> {
+    role.check_writes("reading models again")?;
+    let listing = tokio::task::spawn_blocking(move || {
+        service.reload();
+        list(&service)
+    });
+    let unread = |error: anyhow::Error| Failure::new(&MODEL, format!("{error:#}"));
+    listing.await.map_err(Failure::internal)?.map_err(unread).map(Json)
+}
+
+type Names = Result<axum::extract::Path<(String, String)>, PathRejection>;
+
+/// Shows the card of the model in use for a device and precision, a text in Markdown.
+///
+/// # Errors
+/// 400 for unknown names, 404 if there is no model or it has no card.
+pub async fn card(
+    State(service): State<Arc<Service>>,
+    names: Names,
+) -> Result<impl IntoResponse, Failure> {
+    let names = names.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
+    let axum::extract::Path((device, precision)) = names;
+    let precision: Precision = precision.parse()?;
+    let reading = tokio::task::spawn_blocking(move || -> Result<Option<String>, Failure> {
+        let data = &service.config.data;
+        // Only names of profiles become names of files.
+        let device = device::find_in(&device, data)?;
+        let Some(found) = service.model(&device, precision)? else { return Ok(None) };
+        let own = Installed::of(data).path(&device.name, precision);
+        if own.exists() {
+            return Ok(fs::read_to_string(own.with_extension("md")).ok());
+        }
+        let file = file_name(&found.model().device, precision);
+        let card = CARDS.iter().find(|(name, _)| *name == file);
+        Ok(card.map(|(_, card)| card.to_string()))
+    });
+    let card = reading.await.map_err(Failure::internal)??;
+    let none = || Failure::new(&NO_MODEL, "this device has no model of this precision, or no card");
+    Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], card.ok_or_else(none)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_model_that_ships_has_its_card_here() {
+        for device in Device::shipped() {
+            for precision in Precision::ALL {
+                let file = file_name(&device.name, precision);
+                let (_, card) = CARDS.iter().find(|(name, _)| *name == file).expect("a card");
+                assert!(card.starts_with(&format!("# Model of {} in {precision}", device.name)));
+            }
+        }
     }
 }

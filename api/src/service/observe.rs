@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::Service;
 
@@ -25,6 +24,7 @@ pub async fn observe(
         id,
         method = %request.method(),
         uri = %request.uri(),
+        route = tracing::field::Empty,
         client = request.extensions().get().map(|&ConnectInfo::<SocketAddr>(at)| at.to_string()),
         bytes = tracing::field::Empty,
         body_s = tracing::field::Empty,
@@ -34,12 +34,32 @@ pub async fn observe(
     );
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map_or("other", MatchedPath::as_str).to_string();
-    let response = next.run(request).instrument(span.clone()).await;
-    let (status, seconds) = (response.status(), start.elapsed().as_secs_f64());
-    service.metrics.answered(&route, status.as_u16(), seconds);
-    span.in_scope(|| match status {
-        StatusCode::INTERNAL_SERVER_ERROR => tracing::error!(status = status.as_u16(), seconds),
-        _ => tracing::info!(status = status.as_u16(), seconds),
-    });
+    span.record("route", &route);
+    let mut noted = Noted { service, route, span: span.clone(), start, status: GONE };
+    let response = next.run(request).instrument(span).await;
+    noted.status = response.status().as_u16();
     response
+}
+
+/// Status in the log of a request whose client has gone before the answer.
+const GONE: u16 = 499;
+
+/// A request that is counted and logged when this is dropped, be it answered or given up.
+struct Noted {
+    service: Arc<Service>,
+    route: String,
+    span: Span,
+    start: Instant,
+    status: u16,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let (status, seconds) = (self.status, self.start.elapsed().as_secs_f64());
+        self.service.metrics.answered(&self.route, status, seconds);
+        self.span.in_scope(|| match status {
+            500 => tracing::error!(status, seconds),
+            _ => tracing::info!(status, seconds),
+        });
+    }
 }

@@ -6,24 +6,32 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_TYPE, HeaderMap, VARY};
 use axum::response::{IntoResponse, Response};
 use ellect::choose::Choice;
 use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
+use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
 use ellect::{Error, Fingerprint, Precision, Scalar};
 
 use super::Service;
+use super::accept::Form;
 use super::access::Role;
 use super::answers::{Answer, Key, Matrix, for_products};
 use super::body::{self, Received};
-use super::devices::{Measured, Places};
-use super::failure::{ARGUMENT, Failure, MATRIX, ROLE, TIMEOUT};
+use super::devices::Measured;
+use super::failure::{ARGUMENT, Failure, MATRIX, MEMORY, TIMEOUT};
+use super::html;
+use super::jobs::{self, Entry};
+use super::measured::{self, Asked};
+use super::memory::Reserved;
+use super::places::Client;
 use crate::options::{BodyOptions, Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use crate::views;
@@ -57,10 +65,18 @@ const GROWTH: u64 = 4;
 
 type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
-/// Parses the query; bounds the time of measurements.
-fn parse(pairs: Pairs) -> Result<(Options, BodyOptions), Failure> {
+/// Returns the pairs of a query.
+fn pairs_of(pairs: Pairs) -> Result<Vec<(String, String)>, Failure> {
     let Query(pairs) = pairs.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
-    let (mut options, body) = Options::from_query(&pairs)?;
+    Ok(pairs)
+}
+
+/// Parses the pairs of a query; bounds the time of measurements.
+///
+/// # Errors
+/// 400 if a parameter is unknown or wrong.
+pub fn options_of(pairs: &[(String, String)]) -> Result<(Options, BodyOptions), Failure> {
+    let (mut options, body) = Options::from_query(pairs)?;
     if options.measures() {
         options.budget = Some(options.budget.unwrap_or(MAX_BUDGET).min(MAX_BUDGET));
     }
@@ -86,55 +102,63 @@ pub async fn posted(
     State(service): State<Arc<Service>>,
     pairs: Pairs,
     Extension(role): Extension<Role>,
+    Extension(client): Extension<Client>,
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (options, reading) = parse(pairs)?;
-    if options.measures() && role != Role::Write {
-        let stated = "this token has the role read; measuring needs one with the role write, which \
-                      the operator of this service has";
-        return Err(Failure::new(&ROLE, stated));
+    let query = pairs_of(pairs)?;
+    let (options, reading) = options_of(&query)?;
+    if options.measures() {
+        role.check_writes("measuring")?;
     }
-    let config = &service.config;
-    body::check(&headers, config.max_body)?;
+    body::check(&headers, service.settings().max_body)?;
     // Opening the device first reports a wrong name before a large body is read.
     let (backend, measured) = opened(&service, &options).await?;
-    let queued = measured.as_ref().filter(|_| options.measures());
-    let places = queued.map_or(&service.places, |measured| &measured.places);
+    let queued = measured.filter(|_| options.measures());
+    let places = queued.as_ref().map_or(&service.places, |measured| &measured.places);
     // If too many requests already wait, the body is not read; while it arrives it holds no place.
     drop(places.admit()?);
-    let arriving = service.arriving.admit()?;
+    let received = received(&service, &options, request).await?;
+    if let Some(measured) = queued {
+        let asked = Asked { query, options, reading, received, measured, client };
+        return measured::posted(&service, &headers, asked).await;
+    }
+    let key = key(&service, Matrix::Body(received.hash), &options, Some(&reading));
+    let shown = options.clone();
+    let computed = compute(&service, &client, Case::new(options, reading, received, backend));
+    let (answer, kept) = service.answers.get_or(&key, computed).await?;
+    respond(&service, &headers, &answer, &shown, kept)
+}
+
+/// Receives the body of a request.
+async fn received(
+    service: &Service,
+    options: &Options,
+    request: Request,
+) -> Result<Received, Failure> {
+    let _arriving = service.arriving.admit()?;
     let start = Instant::now();
-    let received =
-        body::receive(request, config.max_body, &service.memory.bodies, service.seed).await?;
+    let (limit, bodies) = (service.settings().max_body, &service.memory.bodies);
+    let received = body::receive(request, limit, bodies, service.seed).await?;
     if options.generate.is_some() {
         received.check_empty()?;
     }
-    drop(arriving);
     let body_s = start.elapsed().as_secs_f64();
     service.metrics.stage("body", body_s);
     tracing::Span::current().record("bytes", received.bytes).record("body_s", body_s);
-    let key = key(&service, Matrix::Body(received.hash), &options, Some(&reading));
-    let measures = options.measures();
-    let shown = options.clone();
-    let case = Case { options, reading, received, backend };
-    let computed = compute(&service, places, case);
-    // A measurement is stored as a record, and asked for to be repeated where there is none.
-    let (answer, kept) = match measures {
-        true => (computed.await?, false),
-        false => service.answers.get_or(&key, computed).await?,
-    };
-    respond(&service, &headers, &answer, &shown, kept)
+    Ok(received)
 }
 
 /// Answers a request for a matrix that was posted before.
 pub async fn known(
     State(service): State<Arc<Service>>,
-    Path(fingerprint): Path<String>,
+    fingerprint: Result<Path<String>, PathRejection>,
     pairs: Pairs,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let (options, _) = parse(pairs)?;
+    let (options, _) = options_of(&pairs_of(pairs)?)?;
+    let Path(fingerprint) =
+        fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let fingerprint: Fingerprint = fingerprint.parse()?;
     if options.measures() || options.generate.is_some() || options.mode != Mode::Rank {
         let stated = "a matrix that is not in the body is only ranked, by predictions and earlier \
@@ -198,13 +222,18 @@ fn key(service: &Service, matrix: Matrix, options: &Options, reading: Option<&Bo
         options.spmvs = 0;
         options.generate = None;
     }
+    // The time that a request waits is no part of its answer.
+    let reading = reading.map(|reading| BodyOptions { wait_ms: 0, ..reading.clone() });
     let revision = service.config.wisdom.as_ref().map_or(0, |wisdom| wisdom.revision());
     let reloads = service.reloads.load(Ordering::Relaxed);
     Key { matrix, parameters: format!("{options:?} {reading:?} {revision} {reloads}") }
 }
 
 /// Returns the answer in the form that the caller accepts.
-fn respond(
+///
+/// # Errors
+/// 500 if the answer cannot be written.
+pub fn respond(
     service: &Service,
     headers: &HeaderMap,
     answer: &Answer,
@@ -213,64 +242,107 @@ fn respond(
 ) -> Result<Response, Failure> {
     service.metrics.recommended(if kept { "kept" } else { "computed" });
     tracing::Span::current().record("choice", tracing::field::display(&answer.choice.candidate));
-    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    if accepted.trim_start().starts_with("text/plain") {
-        return Ok(views::choice(&answer.choice, options.top, true).into_response());
-    }
-    Ok(([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response())
+    let mut response = match Form::accepted(headers) {
+        Form::Text => views::choice(&answer.choice, options.top, true).into_response(),
+        Form::Html => html::choice(&answer.choice, options.top),
+        Form::Json => ([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response(),
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// A matrix that arrived, and what is asked about it.
-struct Case {
-    options: Options,
+pub struct Case {
+    /// The parameters.
+    pub options: Options,
     reading: BodyOptions,
     received: Received,
     backend: Arc<Backend>,
+    /// The job that measures, if it does.
+    pub job: Option<Arc<Entry>>,
+}
+
+impl Case {
+    /// Creates the case of a request that is no job.
+    pub fn new(
+        options: Options,
+        reading: BodyOptions,
+        received: Received,
+        backend: Arc<Backend>,
+    ) -> Self {
+        Case { options, reading, received, backend, job: None }
+    }
+
+    /// Makes it the case of a job.
+    pub fn of_job(self, job: Arc<Entry>) -> Self {
+        Case { job: Some(job), ..self }
+    }
 }
 
 /// Waits for a turn and for memory, and computes the answer.
 async fn compute(
     service: &Arc<Service>,
-    places: &Places,
+    client: &Client,
     case: Case,
 ) -> Result<Arc<Answer>, Failure> {
-    let place = places.admit()?;
+    let place = service.places.admit()?;
     let answering = async {
         let start = Instant::now();
-        let turn = places.turn().await?;
+        let turn = service.places.turn(client).await?;
         service.metrics.stage("wait", start.elapsed().as_secs_f64());
-        let held = Arc::new((place, turn));
-        let case = Arc::new(case);
-        let most = service.memory.matrices.bytes();
-        let mut bytes = first_reservation(&case).min(most);
-        loop {
-            let reserved = service.memory.matrices.reserve(bytes).await?;
-            let (service, case, held) = (Arc::clone(service), Arc::clone(&case), Arc::clone(&held));
-            let log = tracing::Span::current();
-            let job = tokio::task::spawn_blocking(move || {
-                // The permits are held until the work is done, even if the caller has disconnected.
-                let _held = (held, reserved);
-                log.in_scope(|| match case.options.product.precision {
-                    Precision::F32 => choose::<f32>(&service, &case, bytes),
-                    Precision::F64 => choose::<f64>(&service, &case, bytes),
-                })
-            });
-            match job.await.map_err(Failure::internal)? {
-                Ok(answer) => return Ok(answer),
-                Err(Stopped::Failed(failure)) => return Err(failure),
-                Err(Stopped::Needs(more)) if bytes < most => {
-                    bytes = more.max(bytes.saturating_mul(GROWTH).min(most));
-                }
-                // Asking for more than there is gives the reason.
-                Err(Stopped::Needs(more)) => bytes = more.max(most.saturating_add(1)),
-            }
-        }
+        answered(service, &Arc::new(case), Arc::new((place, turn))).await
     };
     match tokio::time::timeout(ANSWERING, answering).await {
         Ok(answer) => answer,
         Err(_) => {
             let stated = format!("no answer within {} s; ask for less effort", ANSWERING.as_secs());
             Err(Failure::new(&TIMEOUT, stated))
+        }
+    }
+}
+
+/// Computes the answer in as much memory as the matrix needs. `held` is dropped when the work is
+/// done, even if the caller has disconnected.
+///
+/// # Errors
+/// As reading and choosing; 413 and 429 for lack of memory.
+pub async fn answered<Held: Send + Sync + 'static>(
+    service: &Arc<Service>,
+    case: &Arc<Case>,
+    held: Arc<Held>,
+) -> Result<Arc<Answer>, Failure> {
+    let most = service.memory.matrices.bytes();
+    let mut bytes = first_reservation(case).min(most);
+    loop {
+        let reserved = reserved(service, case, bytes).await?;
+        let (service, case, held) = (Arc::clone(service), Arc::clone(case), Arc::clone(&held));
+        let log = tracing::Span::current();
+        let job = tokio::task::spawn_blocking(move || {
+            let _held = (held, reserved);
+            log.in_scope(|| match case.options.product.precision {
+                Precision::F32 => choose::<f32>(&service, &case, bytes),
+                Precision::F64 => choose::<f64>(&service, &case, bytes),
+            })
+        });
+        match job.await.map_err(Failure::internal)? {
+            Ok(answer) => return Ok(answer),
+            Err(Stopped::Failed(failure)) => return Err(failure),
+            Err(Stopped::Needs(more)) if bytes < most => {
+                bytes = more.max(bytes.saturating_mul(GROWTH).min(most));
+            }
+            // Asking for more than there is gives the reason.
+            Err(Stopped::Needs(more)) => bytes = more.max(most.saturating_add(1)),
+        }
+    }
+}
+
+/// Reserves memory for a matrix; a job waits for it as long as it takes.
+async fn reserved(service: &Service, case: &Case, bytes: u64) -> Result<Reserved, Failure> {
+    let goes_on = || case.job.as_ref().is_some_and(|job| job.asked() == jobs::Asked::Nothing);
+    loop {
+        match service.memory.matrices.reserve(bytes).await {
+            Err(failure) if failure.code == &MEMORY && goes_on() => {}
+            reserved => return reserved,
         }
     }
 }
@@ -325,15 +397,15 @@ fn needed(error: &Error, memory: u64, max_nonzeros: Option<u64>) -> Option<u64> 
 
 /// Reads or generates the matrix in this number of bytes of memory.
 fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
-    let (config, received) = (&service.config, &case.received);
-    let within = limits(memory, config.max_nonzeros, received.bytes);
-    let generating = Limits { bytes: config.max_body, ..within };
+    let (settings, received) = (service.settings(), &case.received);
+    let within = limits(memory, settings.max_nonzeros, received.bytes);
+    let generating = Limits { bytes: settings.max_body, ..within };
     let read = match case.options.generated::<T>(&generating, "body") {
         Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
         Ok(None) => received.read(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
-    read.map_err(|error| match needed(&error, memory, config.max_nonzeros) {
+    read.map_err(|error| match needed(&error, memory, settings.max_nonzeros) {
         Some(bytes) => Stopped::Needs(bytes),
         None => Stopped::Failed(error.into()),
     })
@@ -341,7 +413,7 @@ fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<
 
 /// Reads the matrix, or its features, in this number of bytes of memory, and chooses.
 fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
-    let Case { options, received, backend, .. } = case;
+    let Case { options, received, backend, job, .. } = case;
     let start = Instant::now();
     let (backend, wisdom) = (Arc::clone(backend), service.config.wisdom.clone());
     let tuner =
@@ -353,8 +425,17 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     }
     let Found { csr, notes } = read::<T>(service, case, memory)?;
     let read_s = start.elapsed().as_secs_f64();
+    let tuner = match job {
+        Some(job) => tuner.stopping_when(job.stop()),
+        None => tuner,
+    };
+    let mut tell = |progress: Progress<'_>| {
+        if let Some(job) = job {
+            job.progressed(progress.done, progress.total, &progress.measurement.candidate);
+        }
+    };
     let mut choice: Choice =
-        Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut |_| ())?;
+        Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut tell)?;
     choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
     let choose_s = start.elapsed().as_secs_f64() - read_s;
     service.metrics.stage("read", read_s);

@@ -34,6 +34,11 @@ pub fn serve_by(program: &std::path::Path, more: &[&str]) -> Service {
     static SERVICES: AtomicU32 = AtomicU32::new(0);
     let number = SERVICES.fetch_add(1, Ordering::Relaxed);
     let data = format!("{}/http-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    serve_at(program, data, more)
+}
+
+/// Starts a service from `program` on this data folder, which is removed when it is dropped.
+pub fn serve_at(program: &std::path::Path, data: String, more: &[&str]) -> Service {
     let mut process = Command::new(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(&data)
@@ -57,6 +62,59 @@ pub fn serve_by(program: &std::path::Path, more: &[&str]) -> Service {
 }
 
 impl Service {
+    /// Starts the service again on its data folder, after its process was told to end.
+    pub fn again(mut self, more: &[&str]) -> Service {
+        self.process.wait().expect("it ends");
+        let data = std::mem::take(&mut self.data);
+        serve_at(env!("CARGO_BIN_EXE_ellect").as_ref(), data, more)
+    }
+
+    /// Sends a signal to the process of the service, `KILL` for instance.
+    pub fn signal(&self, name: &str) {
+        signal(self.process.id(), name);
+    }
+
+    /// Sends one request; returns the status and the JSON of the answer.
+    pub fn json(&self, method: &str, target: &str, body: &[u8]) -> (u16, Value) {
+        let (status, body) = self.send(method, target, "", body);
+        (status, serde_json::from_slice(&body).expect("the answer is JSON"))
+    }
+
+    /// Returns the status and the JSON at a path.
+    pub fn get(&self, target: &str) -> (u16, Value) {
+        self.json("GET", target, b"")
+    }
+
+    /// Returns a figure of the service.
+    pub fn figure(&self, name: &str) -> f64 {
+        let (status, text) = self.send("GET", "/metrics", "", b"");
+        assert_eq!(status, 200);
+        let text = String::from_utf8(text).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// Asks for a job until `is_so` is true of it.
+    pub fn job_when(&self, id: u64, is_so: impl Fn(&Value) -> bool) -> Value {
+        let start = std::time::Instant::now();
+        loop {
+            let (status, job) = self.json("GET", &format!("/jobs/{id}"), b"");
+            assert_eq!(status, 200, "{job}");
+            if is_so(&job) {
+                return job;
+            }
+            assert!(start.elapsed().as_secs() < 300, "too long: {job}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end of a job.
+    pub fn ended_job(&self, id: u64) -> Value {
+        self.job_when(id, |job| {
+            !["enqueued", "processing"].contains(&job["status"].as_str().unwrap_or_default())
+        })
+    }
+
     /// Sends the head of a request.
     pub fn begin(&self, method: &str, target: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
@@ -94,6 +152,28 @@ impl Service {
         let (status, body) = self.send("POST", &format!("/recommend{query}"), headers, body);
         (status, serde_json::from_slice(&body).expect("the answer is JSON"))
     }
+}
+
+/// Sends a signal to a process.
+pub fn signal(process: u32, name: &str) {
+    let mut kill = Command::new("kill");
+    let sent = kill.args([format!("-{name}"), process.to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// Returns the ids of the child processes of process `parent`.
+#[cfg(target_os = "linux")]
+pub fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("Linux has it");
+    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // After the name in parentheses, which may contain anything, come the state and the
+        // parent's id.
+        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.to_string()).unwrap_or_default();
+        rest.split(' ').nth(1) == Some(&parent.to_string())
+    })
+    .collect()
 }
 
 pub struct Answer {

@@ -1,0 +1,269 @@
+//! The routes of the service: one table for the router, the list of `GET /`, and the OpenAPI document.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{MethodRouter, delete, get, post, put};
+
+use super::jobs::Listing;
+use super::records::{Adding, Exporting};
+use super::{Service, info, jobs, models, openapi, recommend, records, tune};
+use crate::options::Query;
+use crate::query::{Parameter, parameters};
+
+/// A route.
+pub struct Route {
+    /// Method of HTTP, in capitals.
+    pub method: &'static str,
+    /// Path, with parameters in braces.
+    pub path: &'static str,
+    /// Meaning.
+    pub help: &'static str,
+    /// Parameters of the query.
+    pub query: fn() -> Vec<Parameter>,
+    /// Contents of the body.
+    pub body: Body,
+    /// Answers without an error, by status and contents.
+    pub answers: &'static [(u16, Contents)],
+    /// Role that a token needs.
+    pub role: Needed,
+    handler: fn() -> MethodRouter<Arc<Service>>,
+}
+
+/// The role that a request needs where the service has tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// None: everybody may ask.
+    Nothing,
+    /// Any token.
+    Read,
+    /// A token with the role write.
+    Write,
+}
+
+/// The contents of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    Nothing,
+    /// A matrix, or the JSON of its features.
+    Matrix,
+    /// Records, one in JSON on each line.
+    Records,
+}
+
+/// The contents of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// A recommendation as JSON, text or page.
+    Recommendation,
+    /// JSON of this schema.
+    Json(&'static str),
+    /// A list of JSON of this schema.
+    List(&'static str),
+    /// Text of this media type.
+    Text(&'static str),
+}
+
+use Contents::{Json, List, Recommendation, Text};
+
+fn none() -> Vec<Parameter> {
+    Vec::new()
+}
+
+/// A route that reads, without a body.
+const READING: Route = Route {
+    method: "GET",
+    path: "/",
+    help: "this text",
+    query: none,
+    body: Body::Nothing,
+    answers: &[(200, Text("text/plain; charset=utf-8"))],
+    role: Needed::Read,
+    handler: || get(info::usage),
+};
+
+/// All routes.
+pub static ROUTES: &[Route] = &[
+    READING,
+    Route {
+        method: "POST",
+        path: "/recommend",
+        help: "choose a format for the matrix in the body",
+        query: parameters::<Query>,
+        body: Body::Matrix,
+        answers: &[(200, Recommendation), (202, Json("Job"))],
+        handler: || post(recommend::posted),
+        ..READING
+    },
+    Route {
+        method: "PUT",
+        path: "/recommend",
+        help: "the same, for clients that upload files",
+        query: parameters::<Query>,
+        body: Body::Matrix,
+        answers: &[(200, Recommendation), (202, Json("Job"))],
+        handler: || put(recommend::posted),
+        ..READING
+    },
+    Route {
+        path: "/recommend/{fingerprint}",
+        help: "choose for a matrix that was posted before",
+        query: parameters::<Query>,
+        answers: &[(200, Recommendation)],
+        handler: || get(recommend::known),
+        ..READING
+    },
+    Route {
+        method: "POST",
+        path: "/tune",
+        help: "train models from the stored measurements, as a job",
+        query: parameters::<tune::Parameters>,
+        answers: &[(200, Json("Job")), (202, Json("Job"))],
+        role: Needed::Write,
+        handler: || post(tune::posted),
+        ..READING
+    },
+    Route {
+        path: "/jobs",
+        help: "the jobs, the latest first",
+        query: parameters::<Listing>,
+        answers: &[(200, Json("Jobs"))],
+        handler: || get(jobs::listed),
+        ..READING
+    },
+    Route {
+        path: "/jobs/{id}",
+        help: "a job with its result",
+        answers: &[(200, Json("Job"))],
+        handler: || get(jobs::shown),
+        ..READING
+    },
+    Route {
+        method: "DELETE",
+        path: "/jobs/{id}",
+        help: "cancel a job; status 202 if its end takes some seconds",
+        answers: &[(200, Json("Job")), (202, Json("Job"))],
+        role: Needed::Write,
+        handler: || delete(jobs::canceled),
+        ..READING
+    },
+    Route {
+        path: "/jobs/{id}/events",
+        help: "server-sent events of a job until it ends",
+        answers: &[(200, Text("text/event-stream"))],
+        handler: || get(jobs::events),
+        ..READING
+    },
+    Route {
+        method: "POST",
+        path: "/measurements",
+        help: "add records, as `ellect wisdom import`",
+        query: parameters::<Adding>,
+        body: Body::Records,
+        answers: &[(200, Json("Added"))],
+        role: Needed::Write,
+        handler: || post(records::added),
+    },
+    Route {
+        path: "/measurements",
+        help: "all records, as `ellect wisdom export`",
+        query: parameters::<Exporting>,
+        answers: &[(200, Text("application/x-ndjson"))],
+        handler: || get(records::exported),
+        ..READING
+    },
+    Route {
+        path: "/structures/{fingerprint}",
+        help: "features and measurements of a measured matrix",
+        answers: &[(200, Json("Structure"))],
+        handler: || get(info::structure),
+        ..READING
+    },
+    Route {
+        path: "/formats",
+        help: "the storage formats and their parameters",
+        answers: &[(200, List("Format"))],
+        handler: || get(info::formats),
+        ..READING
+    },
+    Route {
+        path: "/devices",
+        help: "the profiles of devices",
+        answers: &[(200, List("Device"))],
+        handler: || get(info::all_devices),
+        ..READING
+    },
+    Route {
+        path: "/models",
+        help: "the trained models by device and precision, with their scores",
+        answers: &[(200, List("Model"))],
+        handler: || get(models::listed),
+        ..READING
+    },
+    Route {
+        path: "/models/{device}/{precision}/card",
+        help: "the card of the model in use",
+        answers: &[(200, Text("text/markdown; charset=utf-8"))],
+        handler: || get(models::card),
+        ..READING
+    },
+    Route {
+        method: "POST",
+        path: "/models/reload",
+        help: "read the models again",
+        answers: &[(200, List("Model"))],
+        role: Needed::Write,
+        handler: || post(models::reloaded),
+        ..READING
+    },
+    Route {
+        path: "/metrics",
+        help: "figures for Prometheus",
+        answers: &[(200, Text(info::METRICS))],
+        handler: || get(info::figures),
+        ..READING
+    },
+    Route {
+        path: "/healthz",
+        help: "200 while the service is alive",
+        answers: &[(200, Json("Health"))],
+        role: Needed::Nothing,
+        handler: || get(info::healthz),
+        ..READING
+    },
+    Route {
+        path: "/readyz",
+        help: "200 if requests can be answered, else 503 with the reason",
+        answers: &[(200, Json("Ready"))],
+        role: Needed::Nothing,
+        handler: || get(info::readyz),
+        ..READING
+    },
+    Route {
+        path: "/version",
+        help: "the version of the service",
+        answers: &[(200, Json("Version"))],
+        handler: || get(info::version),
+        ..READING
+    },
+    Route {
+        path: "/openapi.json",
+        help: "this interface as an OpenAPI 3.1 document",
+        answers: &[(200, Json("Document"))],
+        handler: || get(openapi::document),
+        ..READING
+    },
+    Route {
+        path: "/docs",
+        help: "the same as a page",
+        answers: &[(200, Text("text/html; charset=utf-8"))],
+        handler: || get(openapi::page),
+        ..READING
+    },
+];
+
+/// Returns a router with all routes.
+pub fn router() -> Router<Arc<Service>> {
+    ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))
+}
