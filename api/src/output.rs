@@ -22,11 +22,15 @@ pub fn note(line: &str) {
 }
 
 /// Writes a file by way of a temporary file in its folder, so a failure keeps the old contents.
-pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+pub fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>,
+) -> Result<()> {
     let what = || path.display().to_string();
     // Anything but a regular file, a pipe for instance, has no old contents to keep.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let mut out = BufWriter::new(File::create(path).with_context(what)?);
+        let file = File::create(path).with_context(what)?;
+        let mut out = BufWriter::new(&file);
         write(&mut out)?;
         return out.flush().with_context(what);
     }
