@@ -29,8 +29,8 @@ fn device() -> Device {
 }
 
 fn matrices() -> Vec<Csr<f64>> {
-    ["elasticity", "stencil5", "rmat", "circuit", "heat"]
-        .map(|class| generate::by_name(class, 2000, 1).expect("a class"))
+    ["elasticity", "constant5", "rmat", "circuit"]
+        .map(|class| generate::by_name(class, 1200, 1).expect("a class"))
         .to_vec()
 }
 

@@ -58,7 +58,7 @@ pub enum Command {
         input: OptionalInput,
         /// The format and the files.
         #[command(flatten)]
-        convert: crate::commands::convert::Convert,
+        convert: crate::commands::convert::Files,
         /// The device, and the workload and effort of the choice for `--to best`.
         #[command(flatten)]
         options: Options,

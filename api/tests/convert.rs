@@ -117,7 +117,7 @@ const COMPILED: [(&str, &str, &str); 8] = [
     ("hyb", "circuit:2000", "f32"),
     ("csr", "rmat:3000", "f64"),
     ("pcsr:kernel=two,tile=1024", "rmat:3000", "f32"),
-    ("st_csr_vi", "stencil5:2000", "f64"),
+    ("st_csr_vi", "constant5:2000", "f64"),
     ("column_sweep", "rmat:3000", "f32"),
     ("ehyb", "elasticity:900", "f64"),
     ("hub_ell", "rmat:3000", "f64"),

@@ -19,10 +19,10 @@ impl<T: Scalar> Export<'_, T> {
     /// [`Error::Io`].
     pub fn npz(&self, sink: impl Write + Seek) -> Result<()> {
         let failed = |source| Error::Io { what: "writing the layout".into(), source };
-        self.members(sink).map_err(failed)
+        self.write_members(sink).map_err(failed)
     }
 
-    fn members(&self, sink: impl Write + Seek) -> io::Result<()> {
+    fn write_members(&self, sink: impl Write + Seek) -> io::Result<()> {
         let mut zip = ZipWriter::new(BufWriter::new(sink));
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         for array in self.arrays() {

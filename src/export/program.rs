@@ -300,7 +300,7 @@ mod tests {
         let device = device::find("h200").expect("shipped");
         let mut left = candidates(Kind::Gpu);
         let total = left.len();
-        for class in ["elasticity", "rmat", "stencil5", "circuit"] {
+        for class in ["elasticity", "rmat", "constant5", "circuit"] {
             let csr = generate::by_name(class, 3000, 1).expect("a class");
             let analysis = Analysis::of(&csr);
             for basis in [Basis::Original, Basis::Permuted] {

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="ELLECT_PROGRAM names no
 
 # The matrix that each format is tried on, where elasticity does not suit it.
 MATRICES = {
-    "cdia": "stencil5:2500",
-    "dia": "stencil5:2500",
-    "hdia": "stencil5:2500",
-    "hll_vi": "stencil5:2500",
-    "st_csr_vi": "stencil5:2500",
+    "cdia": "constant5:2500",
+    "dia": "constant5:2500",
+    "hdia": "constant5:2500",
+    "hll_vi": "constant5:2500",
+    "st_csr_vi": "constant5:2500",
     "hub_ell": "rmat:3000",
     "column_sweep": "rmat:3000",
     "cache_blocked": "uniform:3000",
@@ -58,7 +58,7 @@ def device():
     """An H200 with so small a cache that every format applies to small matrices."""
     profiles = run("devices", "--json")
     profile = next(profile for profile in profiles if profile["name"] == "h200")
-    profile |= {"name": "h200small", "cache_bytes": 24000}
+    profile |= {"name": "h200small", "cache_bytes": 12000}
     folder = pathlib.Path(os.environ["ELLECT_DATA"]) / "devices"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "h200small.json").write_text(json.dumps(profile))
@@ -85,12 +85,11 @@ def test_every_format_that_can_be_written_is_read():
     assert names - {"cusparse"} == set(layouts.FAMILIES)
 
 
-@pytest.mark.parametrize("basis", ["original", "permuted"])
-@pytest.mark.parametrize("precision", ["f64", "f32"])
+@pytest.mark.parametrize(
+    ("precision", "basis"), [("f64", "original"), ("f32", "original"), ("f64", "permuted")]
+)
 @pytest.mark.parametrize("to", [*layouts.FAMILIES, *VARIANTS])
 def test_a_layout_multiplies(to, precision, basis, device, matrix, tmp_path):
-    if (precision, basis) == ("f32", "permuted"):
-        pytest.skip("a basis does not depend on the precision")
     path, csr = matrix(MATRICES.get(to.split(":")[0], "elasticity:900"))
     output = tmp_path / "layout.npz"
     options = ["--to", to, "--device", device, "--precision", precision, "--basis", basis]

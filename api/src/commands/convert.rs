@@ -20,7 +20,7 @@ use crate::output::{note, print, print_json, table, write_file};
 
 /// The format and the files to write.
 #[derive(Debug, Args)]
-pub struct Convert {
+pub struct Files {
     /// Candidate to convert to, hll or hll:hack=64,col=16 for instance (`ellect formats` lists
     /// them), or best for the one that `ellect recommend` chooses
     #[arg(long, value_name = "CANDIDATE", value_parser = Destination::parse)]
@@ -62,7 +62,7 @@ impl Destination {
     }
 }
 
-impl Convert {
+impl Files {
     /// Returns the program and its data, if they are written.
     fn program(&self) -> Result<Option<[PathBuf; 2]>> {
         if self.emit.is_none() {
@@ -87,7 +87,7 @@ impl Convert {
 /// Converts a matrix and writes the files.
 pub fn run(
     input: &OptionalInput,
-    convert: &Convert,
+    convert: &Files,
     options: &Options,
     form: Form,
     home: &Home,
@@ -114,7 +114,7 @@ pub fn run(
 /// Reads the matrix, and returns it with the candidate to convert to.
 fn candidate<T: Scalar>(
     input: &OptionalInput,
-    convert: &Convert,
+    convert: &Files,
     options: &Options,
     home: &Home,
 ) -> Result<(Csr<T>, Candidate)> {
@@ -131,7 +131,7 @@ fn candidate<T: Scalar>(
 /// Converts the matrix and writes the files.
 fn write<T: Scalar>(
     input: &OptionalInput,
-    convert: &Convert,
+    convert: &Files,
     options: &Options,
     form: Form,
     home: &Home,
