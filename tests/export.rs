@@ -200,7 +200,7 @@ fn a_library_of_the_vendor_has_no_arrays_to_write() {
     assert!(refused.contains("name another candidate, csr"), "{refused}");
 }
 
-/// What the layouts of a format have in common with each other: of each array its type, its second
+/// Common to the layouts of a format: of each array its type, its second
 /// dimension, its meaning, and the number of layouts that have it.
 #[derive(Default)]
 struct Arrays {
@@ -269,7 +269,8 @@ const HEAD: &str = "\
 `ellect convert FILE --to CANDIDATE --device NAME -o layout.npz` writes these arrays, and describes
 those of the matrix in the member `layout.json`: `ellect convert --help` has its keys. The module of each
 format, `cargo doc --open -p ellect`, explains its layout with a drawing.
-`api/python/tests/test_layouts.py` multiplies by each with NumPy.
+`api/python/tests/layouts.py` reads each with NumPy; the documentation of the module `export` has two
+short examples.
 
 Types are NumPy's. `precision` is `<f8` or `<f4`. Starts (`..._ptr`) are `<u8` instead of `<u4` where the
 last one exceeds 2^32 - 4096. `layout.json` has the numbers, of which each row below names the meaning.

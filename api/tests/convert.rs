@@ -105,6 +105,15 @@ fn what_cannot_be_written_is_said_with_what_to_do() {
     let one = ["--to", "csr", "--device", "h200", "--emit", "cuda", "--program", "a.npz"];
     assert!(with(&one).contains("would be one file"));
     assert!(!folder.join("a.npz").exists(), "nothing is written");
+    for pipe in ["-", "/dev/stdout"] {
+        let said = error(&folder, &[&file, "--to", "csr", "-o", pipe]);
+        assert!(said.contains("no regular file") && said.contains("name a file"), "{said}");
+    }
+    let own = folder.join("own.bin");
+    fs::copy(&file, &own).expect("writable");
+    let own = own.to_string_lossy();
+    let args = [&own, "--to", "csr", "--device", "h200", "--emit", "cuda", "-o", "own.npz"];
+    assert!(error(&folder, &args).contains("own.bin would be written over the matrix"));
     let nowhere = error(&folder, &[&file, "--to", "csr", "-o", "nosuch/a.npz"]);
     assert!(nowhere.contains("nosuch/a.npz"), "{nowhere}");
     let missing = error(&folder, &[&file, "-o", "a.npz"]);
@@ -142,7 +151,7 @@ fn programs_hold_their_kernels_and_compile_alone() {
         assert!(text.contains("__global__") && text.contains("<<<"), "{to}");
         assert!(!text.contains("#include \"") && !text.contains("#define"), "{to}");
         let data = fs::read(folder.join(format!("p{k}.bin"))).expect("written");
-        assert!(data.starts_with(b"ELLECTL1") && data.len() % 8 == 0, "{to}");
+        assert!(data.starts_with(b"ELLECTL1") && data.len().is_multiple_of(8), "{to}");
         if found {
             // Without a CUDA runtime library to link, an object file shows as much.
             let mut compile = std::process::Command::new(&nvcc);

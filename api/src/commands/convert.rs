@@ -1,6 +1,6 @@
 //! `ellect convert` writes a matrix in the arrays of a format.
 
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -63,6 +63,27 @@ impl Destination {
 }
 
 impl Files {
+    /// Checks that all are regular files, because their writers go back to earlier places, and that
+    /// none is the file of the matrix.
+    fn check(&self, matrix: Option<&Path>) -> Result<()> {
+        let program = self.program()?;
+        let matrix = matrix.and_then(|matrix| fs::canonicalize(matrix).ok());
+        for file in std::iter::once(&self.output).chain(program.iter().flatten()) {
+            ensure!(
+                matrix.is_none() || fs::canonicalize(file).ok() != matrix,
+                "{} would be written over the matrix; name another file with --output or --program",
+                file.display()
+            );
+            let other = fs::metadata(file).is_ok_and(|there| !there.is_file());
+            ensure!(
+                !other && file != Path::new("-"),
+                "{} is no regular file, and its content cannot go to a pipe or a device; name a file",
+                file.display()
+            );
+        }
+        Ok(())
+    }
+
     /// Returns the program and its data, if they are written.
     fn program(&self) -> Result<Option<[PathBuf; 2]>> {
         if self.emit.is_none() {
@@ -95,7 +116,7 @@ pub fn run(
     if options.top > 0 || !options.fields.is_empty() {
         bail!("--top and --fields are options of `ellect recommend`; convert has no use for them");
     }
-    convert.program()?;
+    convert.check(input.file.as_deref())?;
     let backend = options.product.backend(&home.data)?;
     let device = backend.device();
     ensure!(
