@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::device::{self, Device};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
 use crate::scalar::Scalar;
@@ -37,6 +37,40 @@ pub struct DeviceSlice<'a, T> {
 pub struct DeviceSliceMut<'a, T> {
     never: Infallible,
     values: PhantomData<&'a mut [T]>,
+}
+
+/// The elements that one part sends to another.
+pub(crate) struct Sent<'a> {
+    /// The part that owns the elements, and the part that needs them.
+    pub from: usize,
+    pub to: usize,
+    /// Positions of the elements in the owner's vector.
+    pub elements: &'a [u32],
+    /// Position of the first of them in the other part's vector.
+    pub place: usize,
+}
+
+/// A vector divided among GPUs; none exists in this build.
+#[derive(Debug)]
+pub(crate) struct PeerVector<T> {
+    never: Infallible,
+    values: PhantomData<T>,
+}
+
+/// A captured product; none exists in this build.
+#[derive(Debug)]
+pub(crate) struct PeerProduct<'a, T> {
+    pub x: PeerVector<T>,
+    pub y: PeerVector<T>,
+    never: Infallible,
+    values: PhantomData<&'a T>,
+}
+
+/// GPUs that exchange halos; none exist in this build.
+#[derive(Debug)]
+pub(crate) struct Peers<T> {
+    never: Infallible,
+    values: PhantomData<T>,
 }
 
 /// A point in the work of a stream; none exists in this build.
@@ -237,6 +271,11 @@ impl<T: Scalar> GpuOperator<T> {
         match **gpu {}
     }
 
+    /// Returns the GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        match self.never {}
+    }
+
     /// Hands the operator over to another stream.
     ///
     /// # Errors
@@ -320,6 +359,131 @@ impl<T: Scalar> GpuOperator<T> {
     /// # Errors
     /// Never called.
     pub fn to_csr(&self) -> Result<Csr<T>> {
+        match self.never {}
+    }
+}
+
+impl<T: Scalar> PeerVector<T> {
+    /// Returns the own elements of a part.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn own(&self, _part: usize) -> Result<DeviceSlice<'_, T>> {
+        match self.never {}
+    }
+
+    /// Returns the own elements of a part, to be changed.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn own_mut(&mut self, _part: usize) -> Result<DeviceSliceMut<'_, T>> {
+        match self.never {}
+    }
+
+    /// Overwrites the own elements of a part.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn write(&mut self, _part: usize, _host: &[T]) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Copies the own elements of a part to the host.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn read(&self, _part: usize, _host: &mut [T]) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Returns the numbers of own and of foreign elements of each part.
+    pub fn sizes(&self) -> std::iter::Empty<(usize, usize)> {
+        match self.never {}
+    }
+}
+
+impl<T: Scalar> Peers<T> {
+    /// Prepares the exchange of operators on GPUs, of which there are none.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without operators.
+    pub fn new(operators: &[&GpuOperator<T>], sent: &[Sent<'_>]) -> Result<Self> {
+        if let Some(operator) = operators.first() {
+            match operator.never {}
+        }
+        let elements: usize = sent.iter().map(|s| s.elements.len() + s.place + s.from + s.to).sum();
+        Err(Error::argument(format!("no GPU exchanges the {elements} elements")))
+    }
+
+    /// Allocates zeros.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn zeros(&self, _sizes: &[(usize, usize)]) -> Result<PeerVector<T>> {
+        match self.never {}
+    }
+
+    /// Queues a product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn apply(
+        &self,
+        _operators: &[&GpuOperator<T>],
+        _alpha: T,
+        _x: &PeerVector<T>,
+        _beta: T,
+        _y: &mut PeerVector<T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Captures a product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn capture<'a>(
+        &'a self,
+        _operators: &[&'a GpuOperator<T>],
+        _alpha: T,
+        _x: PeerVector<T>,
+        _beta: T,
+        _y: PeerVector<T>,
+    ) -> Result<PeerProduct<'a, T>> {
+        match self.never {}
+    }
+
+    /// Computes a dot product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn dot(&self, _x: &PeerVector<T>, _y: &PeerVector<T>) -> Result<T> {
+        match self.never {}
+    }
+
+    /// Waits for all GPUs.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn synchronize(&self) -> Result<()> {
+        match self.never {}
+    }
+}
+
+impl<T> PeerProduct<'_, T> {
+    /// Returns y.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn into_y(self) -> Result<PeerVector<T>> {
+        match self.never {}
+    }
+
+    /// Queues the product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn launch(&self) -> Result<()> {
         match self.never {}
     }
 }

@@ -19,6 +19,8 @@ mod lives;
 mod long_rows;
 #[path = "cuda/product.rs"]
 mod product;
+#[path = "cuda/sharded.rs"]
+mod sharded;
 mod toy;
 #[path = "cuda/vectors.rs"]
 mod vectors;

@@ -134,6 +134,11 @@ fn matlab_73_files() {
             ),
         ],
     );
+    // Written by the HDF5 library itself, with the oldest structures, as MATLAB does.
+    let file = include_bytes!("data/matlab73.mat").to_vec();
+    table(&Options::default(), &[("by the HDF5 library", file, PLAIN)]);
+    let found = Options::default().file::<f64>("tests/data/matlab73.mat").expect("it is sound");
+    assert_eq!(found.csr.nnz(), 5);
     let named = Options { member: Some("B".into()), ..Options::default() };
     table(&named, &[("a named variable", m.file(vec![m.sparse("A"), m.sparse("B")]), PLAIN)]);
     let real = Options { complex: Complex::RealPart, ..Options::default() };

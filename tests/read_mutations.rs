@@ -90,6 +90,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("MATLAB structure", m.file(std::slice::from_ref(&structure))),
         ("MATLAB compressed", m.file(&[m.compressed(&structure)])),
         ("MATLAB 7.3", hdf5.file(vec![hdf5.structure("Problem", vec![hdf5.sparse("A")])])),
+        ("MATLAB 7.3 by another library", include_bytes!("data/matlab73.mat").to_vec()),
         ("MATLAB 7.3 compressed", deflated.file(vec![deflated.sparse("A")])),
         ("tar", tar(&members)),
         ("tar of long names", long),

@@ -63,7 +63,7 @@ fn other_gpus_are_known_by_their_data_sheets() {
         assert_eq!(answer["ranking"][0]["source"], source, "{name}");
     }
     let (_, devices) = ellect(&["devices"]);
-    assert!(devices.contains("not measured: a100, h100, l40s, rtx4090"), "{devices}");
+    assert!(devices.contains("not measured: a100, b200, h100, l40s, rtx4090"), "{devices}");
 }
 
 #[test]

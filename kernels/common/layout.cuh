@@ -65,6 +65,11 @@ constexpr uint32_t COLUMN_SWEEP_LONG_WORDS = 3;
 constexpr uint32_t VECTORS_THREADS = 256;
 constexpr uint32_t VECTORS_PARTS = 1024;
 
+// Exchange of halos: threads of a block, maximum number of blocks, and 64-bit words of the state.
+constexpr uint32_t EXCHANGE_THREADS = 256;
+constexpr uint32_t EXCHANGE_BLOCKS = 132;
+constexpr uint32_t EXCHANGE_STATE = 3;
+
 // Features: threads per block; rows whose lengths a block reads; lengths with a bin of their own;
 // maximum number of tasks in a queue; bit positions of the second and third number in a queue's
 // state.

@@ -12,6 +12,7 @@
 mod convert;
 mod csr;
 mod cusparse;
+mod exchange;
 mod features;
 mod graph;
 mod launch;
@@ -38,6 +39,7 @@ use ellect_kernels::Image;
 
 pub use csr::DeviceCsr;
 pub use cusparse::version as cusparse_version;
+pub(crate) use exchange::{PeerProduct, PeerVector, Peers, Sent};
 pub use graph::Graph;
 pub use operator::CudaOperator;
 pub use placed::GpuOperator;

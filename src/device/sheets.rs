@@ -44,6 +44,18 @@ const SHEETS: &[Sheet] = &[
         document: "NVIDIA A100 Tensor Core GPU Architecture (2020) and data sheet",
     },
     Sheet {
+        name: "b200",
+        title: "NVIDIA B200",
+        capability: "10.0",
+        processors: [148, 2048],
+        clock_ghz: 1.965,
+        memory_gbps: 8000.0,
+        cache_mib: 126,
+        shared_kib: 227,
+        memory_gib: 180,
+        document: "NVIDIA Blackwell Architecture Technical Brief (2024) and CUDA's device query",
+    },
+    Sheet {
         name: "h100",
         title: "NVIDIA H100 SXM5 80GB",
         capability: "9.0",

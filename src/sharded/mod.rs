@@ -5,7 +5,8 @@
 //! their rows at the same time: the vector mode without overlap of M. Kreutzer et al., Sparse
 //! matrix-vector multiplication on GPGPU clusters: a new storage format and a scalable
 //! implementation, 2012, section 3.1. Vectors are in host memory: a part on a GPU copies its x there
-//! and its y back for each product.
+//! and its y back for each product. Where all parts are on GPUs that reach each other's memory,
+//! [`ShardedOperator::on_gpus`] keeps vectors there and exchanges halos without the host.
 //!
 //! ```
 //! use ellect::sharded::Split;
@@ -29,6 +30,7 @@
 //! # }
 //! ```
 
+mod gpu;
 mod halo;
 mod split;
 mod vector;
@@ -45,6 +47,7 @@ use crate::par;
 use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
+pub use gpu::{CapturedProduct, GpuShards, OnGpus};
 use halo::{Columns, Halo};
 pub use split::Split;
 pub use vector::ShardedVector;

@@ -37,7 +37,7 @@ module ellect
         integer(c_int64_t) :: spmvs = 0, updates = 0, memory_limit = 0
         real(c_double) :: budget_s = 0
         integer(c_int32_t) :: effort = ELLECT_PREDICT, basis = ELLECT_ORIGINAL, verify = 0, &
-            reserved = 0
+            no_trials = 0
     end type
 
     type, bind(c) :: ellect_operator_info

@@ -141,8 +141,9 @@ typedef struct ellect_workload {
     int32_t basis;
     // 1 compares one product of the prepared operator with CSR; 0 does not.
     int32_t verify;
-    // 0.
-    int32_t reserved;
+    // 1 times no candidate that `effort` does not ask for; 0 lets `ELLECT_PREDICT` on a host time the
+    // most promising ones, for at most 2 % of the time of all products.
+    int32_t no_trials;
 } ellect_workload;
 
 // Figures of an operator: set `struct_size` to `sizeof(ellect_operator_info)`; the library writes the

@@ -4,7 +4,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
-use ellect::choose::{Effort, ValuesUse, Verify};
+use ellect::choose::{Effort, Trials, ValuesUse, Verify};
 use ellect::csr::CsrRef;
 use ellect::format::Basis;
 use ellect::{Error, Precision, Tuner, Wisdom, Workload};
@@ -73,8 +73,9 @@ pub struct EllectWorkload {
     pub basis: i32,
     /// 1 compares one product of the prepared operator with CSR; 0 does not.
     pub verify: i32,
-    /// 0.
-    pub reserved: i32,
+    /// 1 times no candidate that `effort` does not ask for; 0 lets `ELLECT_PREDICT` on a host time the
+    /// most promising ones, for at most 2 % of the time of all products.
+    pub no_trials: i32,
 }
 
 // SAFETY: `repr(C)`, begins with its size; numbers are valid for all bytes.
@@ -113,9 +114,7 @@ impl EllectWorkload {
             )));
         }
         let memory_limit = count(self.memory_limit, "memory_limit")? as u64;
-        if self.reserved != 0 {
-            return Err(Failure::argument(format!("reserved is {}; set it to 0", self.reserved)));
-        }
+        let no_trials = is_second("no_trials", self.no_trials, [(0, "no"), (1, "yes")])?;
         Ok(Workload {
             spmvs,
             basis: if permuted { Basis::Permuted } else { Basis::Original },
@@ -123,8 +122,8 @@ impl EllectWorkload {
             effort,
             memory_limit: (memory_limit > 0).then_some(memory_limit),
             verify: if verify { Verify::OnPrepare } else { Verify::No },
+            trials: if no_trials { Trials::Never } else { Trials::WhenTheyPay },
             budget_s: (self.budget_s > 0.0).then_some(self.budget_s),
-            ..Workload::default()
         })
     }
 }

@@ -154,7 +154,7 @@ static void wrong_workloads_are_refused(void) {
         workload.effort = field == 5 ? 4 : 0;
         workload.basis = field == 6 ? 2 : 0;
         workload.verify = field == 7 ? 2 : 0;
-        workload.reserved = field == 8 ? 1 : 0;
+        workload.no_trials = field == 8 ? 2 : 0;
         FAILS(ellect_prepare(CPU, matrix, &workload, &op), ELLECT_INVALID_ARGUMENT);
         CHECK(op == NULL);
     }

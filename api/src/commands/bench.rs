@@ -3,6 +3,7 @@
 mod choices;
 mod features;
 mod page;
+mod sharded;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,13 @@ pub struct Bench {
     /// Basis of x and y: original or permuted
     #[arg(long, default_value_t = Basis::Original)]
     basis: Basis,
+    /// Divide each matrix among these GPUs instead, and compare products with those of one GPU
+    #[arg(long, value_delimiter = ',', value_name = "NAMES",
+        conflicts_with_all = ["device", "features", "choices", "records", "only"])]
+    devices: Vec<String>,
+    /// Division of the rows, with --devices: equal-rows, equal-nonzeros or few-cuts
+    #[arg(long, default_value = "equal-nonzeros", value_name = "SPLIT", requires = "devices")]
+    split: sharded::Division,
     /// Only candidates whose name begins with this text, in addition to the CSR baseline; may be
     /// repeated
     #[arg(long, value_name = "TEXT")]
@@ -121,6 +129,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     }
     if bench.choices {
         return choices::run(bench, data);
+    }
+    if !bench.devices.is_empty() {
+        return sharded::run(bench, data);
     }
     let mut records = match bench.records.as_slice() {
         [] => time(bench, data)?,

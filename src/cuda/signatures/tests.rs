@@ -264,6 +264,7 @@ fn own(compared: &mut Compared) {
         }
         let vectors = super::super::vector_ops::launches(precision, 5_000);
         compared.add_all(&vectors, precision);
+        compared.add(&super::super::exchange::launch(precision), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         for wide in [false, true] {
             let matrix = Matrix { nrows: 5, ncols: 5, nnz: 9, wide };

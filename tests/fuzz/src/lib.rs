@@ -4,7 +4,7 @@
 //! A million runs of each target:
 //!
 //! ```sh
-//! for target in read archive boeing petsc matlab; do
+//! for target in read archive boeing petsc matlab matlab73; do
 //!     cargo +nightly fuzz run "$target" --fuzz-dir tests/fuzz -- -runs=1000000 -rss_limit_mb=512
 //! done
 //! ```

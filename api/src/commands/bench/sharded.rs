@@ -1,0 +1,188 @@
+//! `ellect bench --devices` compares products of matrices divided among GPUs with those on one GPU.
+//!
+//! Vectors stay on the GPUs; each product is a CUDA graph of the exchange of halos and the product of
+//! the part. Products follow each other as in a solver, and each case is checked before it is timed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use ellect::choose::Workload;
+use ellect::sharded::{ShardedOperator, Split, Tuners};
+use ellect::{Csr, Precision, Scalar, Tuner, check};
+use serde::Serialize;
+
+use super::{Answer, Bench};
+use crate::output::print;
+
+/// Products that the choice expects.
+const SPMVS: u64 = 1_000_000;
+
+/// Samples of which the median counts.
+const SAMPLES: usize = 9;
+
+/// Least time of a sample in seconds.
+const SAMPLE_S: f64 = 0.02;
+
+/// One matrix on some GPUs.
+#[derive(Debug, Serialize)]
+struct Row {
+    matrix: String,
+    nrows: usize,
+    nnz: usize,
+    precision: Precision,
+    gpus: usize,
+    split: String,
+    /// Candidates of the parts.
+    candidates: Vec<String>,
+    /// Largest number of elements that a part gets from others.
+    halo: usize,
+    /// Time of a product, with the spread of the samples.
+    product_us: f64,
+    spread: f64,
+    /// Time of a product on one GPU over the number of GPUs times this one.
+    efficiency: f64,
+    /// Time of dividing, choosing and converting.
+    prepare_s: f64,
+}
+
+/// Prints a line for each matrix and number of GPUs.
+pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
+    let open = |name: &String| Tuner::open_in(name, data).map(Arc::new);
+    let tuners: Vec<Arc<Tuner>> = bench.devices.iter().map(open).collect::<Result<_, _>>()?;
+    if tuners.len() < 2 {
+        bail!("--devices takes two or more GPUs of this machine, for instance cuda:0,cuda:1");
+    }
+    if !bench.json {
+        print(
+            "| matrix | rows | nonzeros | precision | GPUs | formats | halo | product (us) | spread | \
+             efficiency | preparing (s) |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+        )?;
+    }
+    bench.matrices(&mut |name, csr| {
+        for &precision in &bench.precision {
+            match precision {
+                Precision::F64 => rows(bench, name, csr, &tuners)?,
+                Precision::F32 => rows(bench, name, &csr.cast::<f32>(), &tuners)?,
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Answer::Yes)
+}
+
+fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>]) -> Result<()> {
+    let numbers = [1, 2, 4, 8, 16].into_iter().filter(|&gpus| gpus <= tuners.len());
+    let mut alone_us = None;
+    for gpus in numbers {
+        let start = Instant::now();
+        let tuners = Tuners::of(tuners[..gpus].to_vec())?;
+        let workload = Workload { spmvs: SPMVS, ..Workload::default() };
+        let a = tuners.prepare_sharded(csr, &workload, bench.split.0)?;
+        let prepare_s = start.elapsed().as_secs_f64();
+        let (product_us, spread) = timed(&a, csr, name)?;
+        let alone_us = *alone_us.get_or_insert(product_us);
+        let row = Row {
+            matrix: name.into(),
+            nrows: csr.nrows(),
+            nnz: csr.nnz(),
+            precision: T::PRECISION,
+            gpus,
+            split: bench.split.to_string(),
+            candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
+            halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
+            product_us,
+            spread,
+            efficiency: alone_us / (gpus as f64 * product_us),
+            prepare_s,
+        };
+        match bench.json {
+            true => print(&(serde_json::to_string(&row)? + "\n"))?,
+            false => print(&line(&row))?,
+        }
+    }
+    Ok(())
+}
+
+fn line(row: &Row) -> String {
+    let mut formats = row.candidates.clone();
+    formats.dedup();
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {:.2} |\n",
+        row.matrix,
+        row.nrows,
+        row.nnz,
+        row.precision,
+        row.gpus,
+        formats.join(", "),
+        row.halo,
+        row.product_us,
+        row.spread,
+        row.efficiency,
+        row.prepare_s
+    )
+}
+
+/// Checks one product, then times many; returns microseconds and the relative spread.
+fn timed<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>, name: &str) -> Result<(f64, f64)> {
+    let on_gpus = a.on_gpus()?;
+    let x = check::vector::<T>(csr.ncols(), 3);
+    let product = on_gpus.capture(T::ONE, on_gpus.scatter_x(&x)?, T::ZERO, on_gpus.zeros_y()?)?;
+    let sample = |products: u32| -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..products {
+            product.launch()?;
+        }
+        on_gpus.synchronize()?;
+        Ok(start.elapsed().as_secs_f64() / f64::from(products))
+    };
+    sample(20)?;
+    let one_s = sample(20)?;
+    let products = (SAMPLE_S / one_s).clamp(20.0, 20_000.0) as u32;
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        samples.push(sample(products)?);
+    }
+    samples.sort_by(f64::total_cmp);
+    let median = samples[SAMPLES / 2];
+    let spread = (samples[SAMPLES - 2] - samples[1]) / median;
+
+    // The last of these products has used the exchange as often as the others.
+    let mut got = vec![T::ZERO; csr.nrows()];
+    on_gpus.gather_y(&product.into_y()?, &mut got)?;
+    let exact = check::reference(csr, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.nrows()]);
+    check::compare(&format!("the divided product of {name}"), &exact, &got)?;
+    Ok((1e6 * median, spread))
+}
+
+/// A way to divide, by its name on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Division(Split<'static>);
+
+/// The names of ways to divide.
+const DIVISIONS: [(&str, Split<'static>); 3] = [
+    ("equal-rows", Split::EqualRows),
+    ("equal-nonzeros", Split::EqualNonzeros),
+    ("few-cuts", Split::FewCuts),
+];
+
+impl std::str::FromStr for Division {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = DIVISIONS.iter().find(|(name, _)| *name == text);
+        found
+            .map(|&(_, split)| Division(split))
+            .ok_or_else(|| format!("it must be {}", DIVISIONS.map(|(name, _)| name).join(", ")))
+    }
+}
+
+impl std::fmt::Display for Division {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let of =
+            |split: &Split<'_>| std::mem::discriminant(split) == std::mem::discriminant(&self.0);
+        let found = DIVISIONS.iter().find(|(_, split)| of(split));
+        f.write_str(found.map_or("", |(name, _)| name))
+    }
+}

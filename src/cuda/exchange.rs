@@ -1,0 +1,479 @@
+//! Exchange of halos between GPUs whose memory is open to each other: kernels store elements of x
+//! into the halos of other GPUs and agree by counters; see `kernels/vectors/exchange.cu`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cust::sys as cuda;
+
+use super::launch::{PreparedLaunch, plain};
+use super::memory::{Memory, Queue};
+use super::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, Graph, Vector, check, handle};
+use crate::error::{DeviceFault, Error, Result};
+use crate::format::{Arg, Launch};
+use crate::scalar::{Precision, Scalar};
+
+/// Threads of a block, maximum number of blocks, and words of the state.
+const THREADS: u32 = ellect_kernels::shared("EXCHANGE_THREADS") as u32;
+const BLOCKS: u64 = ellect_kernels::shared("EXCHANGE_BLOCKS");
+const STATE: u64 = ellect_kernels::shared("EXCHANGE_STATE");
+
+/// Place of the fault in the state.
+const FAULT_AT: usize = 2;
+
+/// Elements for each thread, up to [`BLOCKS`] blocks.
+const EACH: u64 = 4;
+
+/// Maximum time of waiting for another GPU, in nanoseconds.
+const LIMIT_NS: u64 = 20_000_000_000;
+
+/// The elements that one part sends to another.
+pub(crate) struct Sent<'a> {
+    /// The part that owns the elements, and the part that needs them.
+    pub from: usize,
+    pub to: usize,
+    /// Positions of the elements in the owner's vector.
+    pub elements: &'a [u32],
+    /// Position of the first of them in the other part's vector.
+    pub place: usize,
+}
+
+/// A vector divided among GPUs: each has its own elements, then its halo.
+pub(crate) struct PeerVector<T> {
+    parts: Vec<Vector<T>>,
+    own: Vec<usize>,
+    /// For each part, the addresses in other parts to which its elements go.
+    targets: Vec<Memory>,
+}
+
+impl<T: Scalar> PeerVector<T> {
+    /// Returns the own elements of a part.
+    pub fn own(&self, part: usize) -> Result<DeviceSlice<'_, T>> {
+        self.parts[part].slice(..self.own[part])
+    }
+
+    /// Returns the own elements of a part, to be changed.
+    pub fn own_mut(&mut self, part: usize) -> Result<DeviceSliceMut<'_, T>> {
+        self.parts[part].slice_mut(..self.own[part])
+    }
+
+    /// Overwrites the own elements of a part; waits.
+    pub fn write(&mut self, part: usize, host: &[T]) -> Result<()> {
+        self.own_mut(part)?.write(host)
+    }
+
+    /// Copies the own elements of a part to the host; waits.
+    pub fn read(&self, part: usize, host: &mut [T]) -> Result<()> {
+        self.own(part)?.read(host)
+    }
+
+    /// Returns the numbers of own and of foreign elements of each part.
+    pub fn sizes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.parts.iter().zip(&self.own).map(|(part, &own)| (own, part.len() - own))
+    }
+}
+
+/// GPUs that multiply parts of one matrix and exchange halos.
+pub(crate) struct Peers<T> {
+    parts: Vec<Peer>,
+    /// For each part, the parts to which it sends, and the places in their vectors.
+    sends: Vec<Vec<(usize, usize)>>,
+    /// Dot products of each part.
+    sums: Mutex<Vec<Vector<T>>>,
+}
+
+/// A product captured as one graph for each GPU.
+pub(crate) struct PeerProduct<'a, T> {
+    peers: &'a Peers<T>,
+    graphs: Vec<Graph>,
+    pub x: PeerVector<T>,
+    pub y: PeerVector<T>,
+}
+
+/// One GPU of an exchange.
+struct Peer {
+    gpu: Arc<Gpu>,
+    /// `None` if the part sends and receives nothing.
+    launch: Option<PreparedLaunch>,
+    state: Memory,
+    /// The parts for which it waits, receivers first.
+    waits_for: Vec<usize>,
+    _arrays: Vec<Memory>,
+}
+
+impl<T: Scalar> Peers<T> {
+    /// Opens the memory of the parts' GPUs to each other and prepares their exchange.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if two parts share a stream; [`Error::Device`] if a GPU cannot reach the
+    /// memory of another, and from the driver.
+    pub fn new(operators: &[&GpuOperator<T>], sent: &[Sent<'_>]) -> Result<Self> {
+        let gpus: Vec<Arc<Gpu>> = operators.iter().map(|a| Arc::clone(a.gpu())).collect();
+        for (k, gpu) in gpus.iter().enumerate() {
+            if gpus[..k].iter().any(|other| Arc::ptr_eq(&other.queue, &gpu.queue)) {
+                return Err(Error::argument(format!(
+                    "{} multiplies several parts on one stream, where an exchange would wait for \
+                     itself: name each GPU once",
+                    handle(gpu.index)
+                )));
+            }
+        }
+        open_memory(&gpus)?;
+        // Counters for each pair: `ready` of a receiver and `arrived` of a sender.
+        let counters = |gpu: &Arc<Gpu>| Memory::zeros(16 * gpus.len() as u64, &gpu.queue);
+        let counters: Vec<Memory> = gpus.iter().map(counters).collect::<Result<_>>()?;
+        gpus.iter().try_for_each(|gpu| gpu.synchronize())?;
+        let mut parts = Vec::with_capacity(gpus.len());
+        let mut sends = Vec::with_capacity(gpus.len());
+        for (part, gpu) in gpus.iter().enumerate() {
+            let out: Vec<&Sent<'_>> = sent.iter().filter(|s| s.from == part).collect();
+            let senders: Vec<usize> =
+                sent.iter().filter(|s| s.to == part).map(|s| s.from).collect();
+            sends.push(out.iter().map(|s| (s.to, s.place)).collect());
+            parts.push(Peer::new(gpu, T::PRECISION, part, &out, &senders, sent, &counters)?);
+        }
+        // Counters live as long as any part: each keeps its own.
+        for (peer, own) in parts.iter_mut().zip(counters) {
+            peer._arrays.push(own);
+        }
+        let sums = gpus.iter().map(|gpu| gpu.zeros(1)).collect::<Result<_>>()?;
+        Ok(Peers { parts, sends, sums: Mutex::new(sums) })
+    }
+
+    /// Allocates zeros with these numbers of own and of foreign elements in each part.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if memory runs out.
+    pub fn zeros(&self, sizes: &[(usize, usize)]) -> Result<PeerVector<T>> {
+        let zeros = |(peer, &(own, halo)): (&Peer, &(usize, usize))| peer.gpu.zeros(own + halo);
+        let parts: Vec<Vector<T>> =
+            self.parts.iter().zip(sizes).map(zeros).collect::<Result<_>>()?;
+        let mut targets = Vec::with_capacity(parts.len());
+        for (peer, sends) in self.parts.iter().zip(&self.sends) {
+            let at = |&(to, place): &(usize, usize)| {
+                parts[to].address() + (place * size_of::<T>()) as u64
+            };
+            let addresses: Vec<u64> = sends.iter().map(at).collect();
+            targets.push(Memory::of(bytemuck::cast_slice(&addresses), &peer.gpu.queue)?);
+        }
+        Ok(PeerVector { parts, own: sizes.iter().map(|&(own, _)| own).collect(), targets })
+    }
+
+    /// Queues y = alpha A x + beta y on all GPUs; returns without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a launch fails; the vectors fit, as callers have checked.
+    pub fn apply(
+        &self,
+        operators: &[&GpuOperator<T>],
+        alpha: T,
+        x: &PeerVector<T>,
+        beta: T,
+        y: &mut PeerVector<T>,
+    ) -> Result<()> {
+        for (part, (peer, a)) in self.parts.iter().zip(operators).enumerate() {
+            peer.gpu.make_current()?;
+            // SAFETY: the vector's parts and targets belong together and outlive the exchange: all
+            // of them are freed in order on their streams, and `PeerVector` waits before that.
+            unsafe { peer.exchange(x, part, peer.gpu.queue.as_inner())? };
+            let rows = y.own[part];
+            a.apply(alpha, &x.parts[part], beta, y.parts[part].slice_mut(..rows)?)?;
+        }
+        Ok(())
+    }
+
+    /// Captures y = alpha A x + beta y: one graph for each GPU. The operators stay borrowed, and
+    /// the product keeps the vectors.
+    ///
+    /// # Errors
+    /// As [`Peers::apply`].
+    pub fn capture<'a>(
+        &'a self,
+        operators: &[&'a GpuOperator<T>],
+        alpha: T,
+        x: PeerVector<T>,
+        beta: T,
+        y: PeerVector<T>,
+    ) -> Result<PeerProduct<'a, T>> {
+        let graph = |(part, (peer, a)): (usize, (&Peer, &&GpuOperator<T>))| {
+            Graph::capture(&peer.gpu, |stream| {
+                let (x_at, y_at) = (x.parts[part].address(), y.parts[part].address());
+                // SAFETY: the vectors have the lengths that the operator needs; the product keeps
+                // them and borrows the operators.
+                unsafe {
+                    peer.exchange(&x, part, stream)?;
+                    a.operator().apply_raw(alpha, x_at, beta, y_at, stream)
+                }
+            })
+        };
+        let graphs = self.parts.iter().zip(operators).enumerate().map(graph);
+        Ok(PeerProduct { graphs: graphs.collect::<Result<_>>()?, peers: self, x, y })
+    }
+
+    /// Computes the dot product of the own elements: each GPU its part, and the host their sum in
+    /// the order of the parts. Waits.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the vectors are divided in different ways; errors of
+    /// [`Peers::synchronize`].
+    pub fn dot(&self, x: &PeerVector<T>, y: &PeerVector<T>) -> Result<T> {
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        for (part, (peer, sum)) in self.parts.iter().zip(sums.iter_mut()).enumerate() {
+            peer.gpu.dot(x.own(part)?, y.own(part)?, sum)?;
+        }
+        self.synchronize()?;
+        let mut total = T::ZERO;
+        for sum in sums.iter() {
+            let mut one = [T::ZERO];
+            sum.read(&mut one)?;
+            total = total + one[0];
+        }
+        Ok(total)
+    }
+
+    /// Waits for all GPUs.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a kernel faulted, or if a part waited in vain for another one.
+    pub fn synchronize(&self) -> Result<()> {
+        for (part, peer) in self.parts.iter().enumerate() {
+            peer.gpu.make_current()?;
+            let mut state = [0u64; STATE as usize];
+            peer.state.read(bytemuck::cast_slice_mut(&mut state))?;
+            if let Some(other) = state[FAULT_AT].checked_sub(1) {
+                let other = peer.waits_for.get(other as usize).copied().unwrap_or(part);
+                let name = |part: usize| handle(self.parts[part].gpu.index);
+                let what = format!(
+                    "part {part} on {} waited {} s in vain for part {other} on {}; prepare the \
+                     matrix anew",
+                    name(part),
+                    LIMIT_NS / 1_000_000_000,
+                    name(other)
+                );
+                return Err(Error::device(DeviceFault::Failed, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Scalar> PeerProduct<'_, T> {
+    /// Waits for all GPUs and returns y.
+    ///
+    /// # Errors
+    /// As [`Peers::synchronize`].
+    pub fn into_y(self) -> Result<PeerVector<T>> {
+        self.peers.synchronize()?;
+        Ok(self.y)
+    }
+
+    /// Queues the product on all GPUs; returns without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a launch fails.
+    pub fn launch(&self) -> Result<()> {
+        for (peer, graph) in self.peers.parts.iter().zip(&self.graphs) {
+            // SAFETY: `self` borrows the operators and keeps the vectors.
+            unsafe { graph.launch(&peer.gpu)? };
+        }
+        Ok(())
+    }
+}
+
+impl Peer {
+    fn new(
+        gpu: &Arc<Gpu>,
+        precision: Precision,
+        part: usize,
+        out: &[&Sent<'_>],
+        senders: &[usize],
+        all: &[Sent<'_>],
+        counters: &[Memory],
+    ) -> Result<Self> {
+        let queue = &gpu.queue;
+        let state = Memory::zeros(8 * STATE, queue)?;
+        let waits_for = out.iter().map(|s| s.to).chain(senders.iter().copied()).collect();
+        let from: Vec<u32> = out.iter().flat_map(|s| s.elements.iter().copied()).collect();
+        let mut end = 0;
+        let ends = out.iter().map(|s| {
+            end += s.elements.len() as u64;
+            end
+        });
+        let ends: Vec<u64> = ends.collect();
+        // Place of part `other` among the receivers, or the senders, of `of`.
+        let place = |of: usize, other: usize, receives: bool| {
+            let mut others = all.iter().filter_map(|s| match receives {
+                true => (s.from == of).then_some(s.to),
+                false => (s.to == of).then_some(s.from),
+            });
+            others.position(|found| found == other).unwrap_or(0) as u64
+        };
+        let arrived_at = 8 * counters.len() as u64;
+        let ready_there: Vec<u64> =
+            senders.iter().map(|&s| counters[s].address() + 8 * place(s, part, true)).collect();
+        let arrived_there: Vec<u64> = out
+            .iter()
+            .map(|s| counters[s.to].address() + arrived_at + 8 * place(s.to, part, false))
+            .collect();
+        let bytes = [
+            bytemuck::cast_slice::<u32, u8>(&from),
+            bytemuck::cast_slice(&ends),
+            bytemuck::cast_slice(&ready_there),
+            bytemuck::cast_slice(&arrived_there),
+        ];
+        let arrays: Vec<Memory> =
+            bytes.into_iter().map(|bytes| Memory::of(bytes, queue)).collect::<Result<_>>()?;
+        let own = counters[part].address();
+        let plan = Plan {
+            count: from.len() as u64,
+            receivers: out.len() as u32,
+            senders: senders.len() as u32,
+            addresses: [0, 1, 2, 3].map(|k| arrays[k].address()),
+            counters: [own, own + arrived_at],
+            state: state.address(),
+        };
+        let launch = match waits_for {
+            ref parts if Vec::is_empty(parts) => None,
+            _ => PreparedLaunch::new(gpu, &plan.launch(precision), plain)?,
+        };
+        let launch = launch.map(|launch| launch.overlapping(gpu));
+        Ok(Peer { gpu: Arc::clone(gpu), launch, state, waits_for, _arrays: arrays })
+    }
+
+    /// Queues the exchange of x on `stream`.
+    ///
+    /// # Safety
+    /// x belongs to the exchange of all parts and lives until their streams have finished it.
+    unsafe fn exchange<T: Scalar>(
+        &self,
+        x: &PeerVector<T>,
+        part: usize,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        let Some(launch) = &self.launch else { return Ok(()) };
+        let vectors = [x.parts[part].address(), x.targets[part].address(), 0];
+        // SAFETY: the arrays of the launch belong to `self`, the vectors by the caller's contract.
+        unsafe { launch.launch(vectors, T::ONE, T::ZERO, stream) }
+    }
+}
+
+/// Numbers and addresses of the exchange of one part.
+struct Plan {
+    count: u64,
+    receivers: u32,
+    senders: u32,
+    /// Elements to send, their ends, and the counters in the memory of senders and of receivers.
+    addresses: [u64; 4],
+    /// Own counters: `ready`, `arrived`.
+    counters: [u64; 2],
+    state: u64,
+}
+
+impl Plan {
+    /// Describes the launch; x and the addresses of targets are the vectors X and Y.
+    fn launch(&self, precision: Precision) -> Launch {
+        let [from, ends, ready_there, arrived_there] = self.addresses.map(Arg::U64);
+        let [ready, arrived] = self.counters.map(Arg::U64);
+        let args = vec![
+            Arg::U64(self.count),
+            from,
+            Arg::X,
+            Arg::U32(self.receivers),
+            ends,
+            Arg::Y,
+            Arg::U32(self.senders),
+            ready_there,
+            arrived_there,
+            ready,
+            arrived,
+            Arg::U64(self.state),
+            Arg::U64(LIMIT_NS),
+        ];
+        let blocks = self.count.div_ceil(EACH * u64::from(THREADS)).clamp(1, BLOCKS);
+        let kernel = format!("exchange_{precision}");
+        Launch::over("exchange", kernel, blocks * u64::from(THREADS), THREADS, args)
+    }
+}
+
+/// Returns the launch of an exchange with invented addresses, for the check of signatures.
+#[cfg(test)]
+pub(super) fn launch(precision: Precision) -> Launch {
+    let plan = Plan {
+        count: 5000,
+        receivers: 1,
+        senders: 1,
+        addresses: [8, 16, 24, 32],
+        counters: [40, 48],
+        state: 56,
+    };
+    plan.launch(precision)
+}
+
+/// Opens the memory pool of each GPU to all others.
+///
+/// # Errors
+/// [`Error::Device`] with the pair of GPUs of which one cannot reach the other's memory.
+fn open_memory(gpus: &[Arc<Gpu>]) -> Result<()> {
+    for gpu in gpus {
+        for other in gpus.iter().filter(|other| other.index != gpu.index) {
+            let mut can = 0;
+            let [own, peer] = [gpu, other].map(|gpu| device(gpu.index));
+            let (own, peer) = (own?, peer?);
+            // SAFETY: the driver writes one number; both devices exist.
+            let code = unsafe { cuda::cuDeviceCanAccessPeer(&mut can, own, peer) };
+            check(code, "asking for access between GPUs")?;
+            if can == 0 {
+                let [own, peer] = [gpu.index, other.index].map(handle);
+                let what = format!(
+                    "{own} cannot reach the memory of {peer}: use apply_sharded, which copies \
+                     through the host, or GPUs that NVLink or one PCIe switch connects"
+                );
+                return Err(Error::device(DeviceFault::Unsupported, what));
+            }
+            give_access(peer, own)?;
+        }
+    }
+    Ok(())
+}
+
+fn device(index: u32) -> Result<cuda::CUdevice> {
+    let mut device = 0;
+    // SAFETY: the driver is initialised and writes one number.
+    check(unsafe { cuda::cuDeviceGet(&mut device, index as i32) }, "finding a device")?;
+    Ok(device)
+}
+
+/// Lets `user` read and write memory of `owner`'s pool, which all vectors are taken from.
+fn give_access(owner: cuda::CUdevice, user: cuda::CUdevice) -> Result<()> {
+    let mut pool = std::ptr::null_mut();
+    let access = cuda::CUmemAccessDesc {
+        location: cuda::CUmemLocation {
+            type_: cuda::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: user,
+        },
+        flags: cuda::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    // SAFETY: the driver writes a pool and reads one description.
+    unsafe {
+        check(cuda::cuDeviceGetDefaultMemPool(&mut pool, owner), "finding a memory pool")?;
+        check(cuda::cuMemPoolSetAccess(pool, &access, 1), "opening a GPU's memory to another")
+    }
+}
+
+impl<T> Drop for PeerVector<T> {
+    fn drop(&mut self) {
+        // Other GPUs may still store into the halos.
+        self.targets.iter().for_each(|target| settle(target.queue()));
+    }
+}
+
+impl<T> Drop for Peers<T> {
+    fn drop(&mut self) {
+        // Other GPUs may still write to the counters.
+        self.parts.iter().for_each(|peer| settle(&peer.gpu.queue));
+    }
+}
+
+/// Waits for all work on a stream; a fault shows at the next use of its GPU.
+fn settle(queue: &Queue) {
+    let _ = queue.make_current().map(|()| queue.synchronize());
+}
