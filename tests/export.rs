@@ -35,7 +35,7 @@ fn matrices() -> Vec<Csr<f64>> {
 }
 
 /// Calls `f` with each candidate and its export, wherever a candidate suits a matrix.
-fn over_exports<T: Scalar>(f: &mut dyn FnMut(&Candidate, &Csr<T>, &Export<'_, T>)) {
+fn over_exports<T: Scalar>(mut f: impl FnMut(&Candidate, &Csr<T>, &Export<'_, T>)) {
     let device = device();
     for csr in matrices() {
         let csr = csr.cast::<T>();
@@ -131,7 +131,7 @@ impl Archive {
 #[test]
 fn an_archive_holds_every_array_and_describes_it() {
     let mut seen = BTreeSet::new();
-    over_exports::<f32>(&mut |candidate, csr, export| {
+    over_exports::<f32>(|candidate, csr, export| {
         let archive = Archive::of(export);
         let about = &archive.about;
         assert_eq!(about["schema"], "ellect-layout-1");
@@ -164,7 +164,7 @@ fn an_archive_holds_every_array_and_describes_it() {
 #[test]
 fn archives_multiply_as_csr_does() {
     let mut checked = BTreeSet::new();
-    over_exports::<f64>(&mut |candidate, csr, export| {
+    over_exports::<f64>(|candidate, csr, export| {
         if export.arrays().iter().any(|array| array.name == "basis_order") {
             return;
         }
@@ -284,7 +284,7 @@ A test writes this file: `ELLECT_REWRITE_LAYOUTS=1 cargo test -p ellect --test e
 #[test]
 fn the_arrays_of_every_format_are_documented() {
     let mut all: BTreeMap<&str, Arrays> = BTreeMap::new();
-    over_exports::<f64>(&mut |candidate, _, export| {
+    over_exports::<f64>(|candidate, _, export| {
         all.entry(candidate.format.name).or_default().add(export);
     });
     let mut text = HEAD.to_string();
