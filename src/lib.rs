@@ -102,6 +102,7 @@
 //! All are on by default except `cuda`; `apply` needs none of them.
 //! - `metis`: variants of EHYB with partitions by METIS, a C library; refused without it.
 //! - `read-archives`: gzip, zstd, bzip2, xz, zip and SciPy's `.npz`; refused by [`read`] without it.
+//!   The module `export` needs it.
 //! - `shipped`: embeds the trained models and the measurements that ship (27 MB).
 //! - `wisdom`: the user's own database of measurements; [`Wisdom::open`] fails without it.
 //! - `zstd`: compressed model files; on with `read-archives` and `shipped`.
@@ -124,6 +125,8 @@ pub mod csr;
 pub mod cuda;
 pub mod device;
 pub mod error;
+#[cfg(feature = "read-archives")]
+pub mod export;
 pub mod features;
 mod fingerprint;
 pub mod format;

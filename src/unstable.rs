@@ -52,6 +52,7 @@ pub mod format {
     pub use crate::format::gpu::convert::{Check, GpuConverter, GpuLayout, SliceOffsets, TOLD};
     pub use crate::format::gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
     pub use crate::format::gpu::stop::Stop;
+    pub use crate::format::gpu::stored::{Element, ElementType, StoredArray, StoredNumber};
     pub use crate::format::offsets::Offsets;
 }
 

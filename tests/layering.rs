@@ -37,6 +37,7 @@ const LIBRARY: &[&str] = &[
     "workload",
     "analysis",
     "format",
+    "export",
     "features",
     "cost",
     "model",

@@ -128,7 +128,8 @@ fn add<T: Scalar>(digest: &mut Xxh3, candidate: &Candidate, csr: &Csr<T>, seen: 
             digest.update(&layout.bytes().to_le_bytes());
             let order = layout.order().unwrap_or_default();
             let described = layout.on_device().expect("every layout describes its arrays");
-            for array in described.arrays.into_iter().chain([bytemuck::cast_slice(order)]) {
+            let arrays = described.arrays.iter().map(|array| array.bytes);
+            for array in arrays.chain([bytemuck::cast_slice(order)]) {
                 digest.update(&(array.len() as u64).to_le_bytes());
                 digest.update(array);
             }

@@ -15,6 +15,9 @@ wheel=$(ls "$venv"/wheels/*.whl)
 "$venv/bin/pip" install -q --disable-pip-version-check "$wheel[test]"
 
 export ELLECT_DATA=$venv/data
+# Tests read what the program writes.
+cargo build --quiet -p ellect-api
+export ELLECT_PROGRAM=$target/debug/ellect
 # The installed package is tested, not the folder.
 python=("$venv/bin/python" -P -m)
 "${python[@]}" pytest -q --import-mode=importlib tests

@@ -50,6 +50,22 @@ pub enum Command {
         #[command(flatten)]
         form: Form,
     },
+    /// Write a matrix in the arrays of a format, and a CUDA program that multiplies by them
+    #[command(after_help = CONVERT_FILES, mut_arg("top", hidden), mut_arg("fields", hidden))]
+    Convert {
+        /// The matrix, unless it is generated.
+        #[command(flatten)]
+        input: OptionalInput,
+        /// The format and the files.
+        #[command(flatten)]
+        convert: crate::commands::convert::Files,
+        /// The device, and the workload and effort of the choice for `--to best`.
+        #[command(flatten)]
+        options: Options,
+        /// The output format.
+        #[command(flatten)]
+        form: Form,
+    },
     /// Show the features of a matrix that the choice uses
     #[command(after_help = FEATURES_JSON)]
     Features {
@@ -154,6 +170,11 @@ pub enum Command {
     Serve(crate::commands::serve::Serve),
 }
 
+/// Hides an option that a command shares with others and does not use.
+fn hidden(option: clap::Arg) -> clap::Arg {
+    option.hide(true)
+}
+
 /// Parses the name of a costly feature, one that is computed only on request.
 fn costly() -> impl TypedValueParser<Value = &'static Feature> {
     let names = PossibleValuesParser::new(COSTLY.iter().map(|feature| feature.name));
@@ -183,6 +204,28 @@ const RECOMMEND_JSON: &str = "\
   fingerprint        of the pattern, 32 hexadecimal digits; null where --mode prepare chooses
                      without an analysis of the matrix
   explanation        a list of sentences";
+
+const CONVERT_FILES: &str = "\
+--to best is the choice of `ellect recommend` with the same options.
+
+The .npz file is not compressed. numpy.load reads from it
+  NAME               each array of the layout; the table that this command prints has their types,
+                     shapes and meanings, api/LAYOUTS.md those of all formats
+  basis_order        with --basis permuted, where rows were reordered: row and column of the matrix that
+                     each one of the permuted basis is
+  layout.json        as bytes, one JSON object: schema, candidate, format, version, parameters,
+                     precision, basis, device, nrows, ncols, nnz, numbers (an object: rows of a slice,
+                     for instance), arrays (a list of name, dtype, shape, meaning)
+
+--emit cuda writes two more files: one self-contained program, which `nvcc FILE.cu` builds, with the
+kernels of the product, their launches for this matrix, a check against CSR on the host (exit code 1
+if a product is wrong) and a timing; and beside it FILE.bin, the arrays and the matrix, which it reads.
+
+--json prints layout.json.
+
+  ellect convert a.mtx --to hll:col=16 --device h200 -o a.npz
+  ellect convert a.mtx --to best --spmvs 1e6 --device h200 -o a.npz --emit cuda
+  nvcc -O3 -arch=native a.cu -o product && ./product";
 
 const FEATURES_JSON: &str = "\
 --json prints one flat object of numbers: the names of the table, with their values";

@@ -20,7 +20,7 @@ use ellect::measure::worker;
 
 use cli::{Cli, Command};
 use commands::{
-    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models,
+    Answer, Home, bench, convert, devices, evaluate, features, formats, generate, measure, models,
     recommend, serve, train, tune, verify, wisdom,
 };
 use service::tune as tune_job;
@@ -51,6 +51,9 @@ fn run(cli: Cli) -> Result<Answer> {
     match cli.command {
         Command::Recommend { input, options, why, form } => {
             recommend::run(&input, &options, form, why, &home)
+        }
+        Command::Convert { input, convert, options, form } => {
+            convert::run(&input, &convert, &options, form, &home)
         }
         Command::Features { input, with, device, form } => {
             features::run(&input, &with, &device, form, &data)

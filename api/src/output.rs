@@ -1,7 +1,7 @@
 //! Output: tables for people, JSON for programs, and progress on a terminal.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,8 +21,13 @@ pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// A file that is written.
+pub trait Sink: Write + Seek {}
+
+impl<W: Write + Seek> Sink for W {}
+
 /// Writes a file by way of a temporary file in its folder, so a failure keeps the old contents.
-pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Sink) -> Result<()>) -> Result<()> {
     let what = || path.display().to_string();
     // Anything but a regular file, a pipe for instance, has no old contents to keep.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {

@@ -1,5 +1,5 @@
-//! Compiles every `.cu` file with nvcc (feature `cuda` only) and writes the table of images and the
-//! table of driver entry points.
+//! Compiles every `.cu` file with nvcc (feature `cuda` only) and writes the table of images, the
+//! table of driver entry points, and the table of sources of products.
 #![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 mod cubin;
@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 
 /// Folders of `.cu` files: kernels of products, of conversions, of feature counts and of operations
 /// on vectors.
-const FOLDERS: [&str; 4] = ["products", "conversions", "features", "vectors"];
+const FOLDERS: [&str; 4] = [PRODUCTS, "conversions", "features", "vectors"];
+
+/// The folder of products.
+const PRODUCTS: &str = "products";
 
 /// Headers that several folders include.
 const COMMON: &str = "common";
@@ -21,19 +24,19 @@ const COMMON: &str = "common";
 fn main() {
     println!("cargo:rerun-if-changed=build");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    texts(&package, &out);
     let mut images = Vec::new();
     if env::var_os("CARGO_FEATURE_CUDA").is_some() {
-        let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
         trampolines(&package, &out);
         println!("cargo:rerun-if-env-changed=NVCC");
         println!("cargo:rerun-if-env-changed=CUDA_PATH");
         let nvcc = nvcc::find(&package);
         let common = package.join(COMMON);
-        println!("cargo:rerun-if-changed={}", common.display());
         for folder in FOLDERS {
             // Cargo watches all files of the folder, including headers and new sources.
             println!("cargo:rerun-if-changed={}", package.join(folder).display());
-            for source in sources(&package.join(folder)) {
+            for source in files(&package.join(folder), "cu") {
                 let name = stem(&source);
                 let compiled = nvcc::compile(&nvcc, &source, &common, &out);
                 images.push((image(&name, folder, &compiled, &out), name));
@@ -51,11 +54,27 @@ fn stem(source: &Path) -> String {
     source.file_stem().expect("a source has a name").to_string_lossy().into_owned()
 }
 
-/// The `.cu` files of a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// The files of a folder with this ending.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the package's folders are readable");
     let paths = entries.map(|entry| entry.expect("the package's folders are readable").path());
-    paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu")).collect()
+    paths.filter(|path| path.extension().is_some_and(|own| own == ending)).collect()
+}
+
+/// Writes the table of the sources of products and of the headers that they include.
+fn texts(package: &Path, out: &Path) {
+    let mut list = Vec::new();
+    for (folder, ending) in [(PRODUCTS, "cu"), (COMMON, "cuh")] {
+        let folder = package.join(folder);
+        println!("cargo:rerun-if-changed={}", folder.display());
+        for file in files(&folder, ending) {
+            let name = file.file_name().expect("a source has a name").to_string_lossy();
+            list.push(format!("({name:?}, include_str!({:?}))", file.display()));
+        }
+    }
+    list.sort();
+    fs::write(out.join("sources.rs"), format!("&[{}]", list.join(", ")))
+        .expect("OUT_DIR is writable");
 }
 
 /// The image of one source as a Rust expression.

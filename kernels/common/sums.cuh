@@ -10,6 +10,18 @@
 // Products that a thread sums.
 constexpr uint32_t OWN = SORTED_EACH;
 
+// The largest value of the lanes of a warp.
+__device__ __forceinline__ uint32_t warp_max(uint32_t value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        value = max(value, __shfl_xor_sync(0xffffffffu, value, step));
+    return value;
+#else
+    return __reduce_max_sync(0xffffffffu, value);
+#endif
+}
+
 // The place of product `at` of a tile; also the inverse, from place to product. Products are stored
 // in pieces of 16 bytes, and a thread sums `own` consecutive pieces, permuted such that eight
 // threads that load a piece each access every bank once.
@@ -55,7 +67,7 @@ __device__ __forceinline__ void sum_rows(Products<T, size>& products, uint32_t e
     const uint32_t ended = __ballot_sync(0xffffffffu, ends != 0);
     const uint32_t since = ended & (0xffffffffu >> (31 - lane));
     const uint32_t lanes = since == 0 ? lane : lane - (31 - __clz(since));
-    const uint32_t most = __reduce_max_sync(0xffffffffu, lanes);
+    const uint32_t most = warp_max(lanes);
     for (uint32_t distance = 1; distance <= most; distance *= 2) {
         const T before = __shfl_up_sync(0xffffffffu, sum, distance);
         if (distance <= lanes) sum += before;

@@ -12,6 +12,7 @@
 pub mod driver;
 #[cfg(feature = "cuda")]
 pub mod primitives;
+pub mod source;
 
 /// The type of a kernel's parameter; an address is a [`Param::U64`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

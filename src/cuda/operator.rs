@@ -84,8 +84,8 @@ impl<T: Scalar> CudaOperator<T> {
         let described = layout.on_device().ok_or_else(|| {
             Error::device(DeviceFault::Unsupported, "this format has no kernel for a GPU")
         })?;
-        let OnDevice { arrays, values, scratch, counters, launches, vendor } = described;
-        let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.queue));
+        let OnDevice { arrays, values, scratch, counters, launches, vendor, .. } = described;
+        let arrays = arrays.iter().map(|array| Memory::of(array.bytes, &gpu.queue));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
         let fixed = |arg: Arg| match arg {
@@ -227,7 +227,8 @@ impl<T: Scalar> CudaOperator<T> {
             return Err(Error::device(DeviceFault::Unsupported, what));
         };
         let described = layout.on_device();
-        let host = |i: usize| described.as_ref().and_then(|d| d.arrays.get(i).copied());
+        let host =
+            |i: usize| described.as_ref().and_then(|d| d.arrays.get(i)).map(|array| array.bytes);
         for &i in values {
             let (array, host) = (&self.arrays[i], host(i).unwrap_or(&[]));
             if array.bytes() != host.len() as u64 {

@@ -432,7 +432,7 @@ fn sources<T: Scalar>(layout: &mut dyn Layout<T>, nnz: usize) -> Vec<Vec<u32>> {
         layout.set_values(&numbers);
         let Some(described) = layout.on_device() else { return Vec::new() };
         let arrays = described.values.iter().map(|&i| {
-            let slots = bytemuck::cast_slice::<u8, T>(described.arrays[i]);
+            let slots = bytemuck::cast_slice::<u8, T>(described.arrays[i].bytes);
             let read = |slot: &T| match slot.to_f64() {
                 number if number >= 1.0 => (number as u32 - 1) << shift,
                 _ => u32::MAX,

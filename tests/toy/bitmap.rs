@@ -15,7 +15,9 @@ use ellect::analysis::{Analysis, Walk};
 use ellect::format::{
     Layout, Matrix, Param, Params, Refusal, Storage, Target, Value, Work, bytes_of,
 };
-use ellect::unstable::format::{Arg, GpuConverter, GpuLayout, Launch, Offsets, OnDevice, Stop};
+use ellect::unstable::format::{
+    Arg, GpuConverter, GpuLayout, Launch, Offsets, OnDevice, Stop, StoredArray,
+};
 use ellect::{Csr, CsrRef, Precision, Scalar};
 use rayon::prelude::*;
 
@@ -186,19 +188,21 @@ impl<T: Scalar> Layout<T> for BitmapLayout<T> {
     }
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
-        let (row_ptr, wide): (&[u8], bool) = match &self.row_ptr {
-            Offsets::Narrow(offsets) => (bytemuck::cast_slice(offsets), false),
-            Offsets::Wide(offsets) => (bytemuck::cast_slice(offsets), true),
+        let of_rows = "first entry of each row, and the end";
+        let (row_ptr, wide) = match &self.row_ptr {
+            Offsets::Narrow(offsets) => (StoredArray::of("row_ptr", of_rows, offsets), false),
+            Offsets::Wide(offsets) => (StoredArray::of("row_ptr", of_rows, offsets), true),
         };
         let (nrows, nnz) = (self.row_ptr.len() - 1, self.values.len());
         let matrix = Matrix { nrows, ncols: self.ncols, nnz, wide };
         let arrays = [0, 1, 2].map(Arg::Array);
         Some(OnDevice {
             arrays: vec![
-                bytemuck::cast_slice(&self.bits),
+                StoredArray::of("bits", "a bit for each place of a row", &self.bits),
                 row_ptr,
-                bytemuck::cast_slice(&self.values),
+                StoredArray::of_values("values", "value of each entry", &self.values),
             ],
+            numbers: Vec::new(),
             values: vec![2],
             scratch: Vec::new(),
             counters: 0,

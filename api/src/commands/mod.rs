@@ -1,6 +1,7 @@
 //! The subcommands, one file each, and what several of them share.
 
 pub mod bench;
+pub mod convert;
 pub mod devices;
 pub mod evaluate;
 pub mod features;

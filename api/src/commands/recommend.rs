@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use ellect::choose::Choice;
 use ellect::model::Predictor;
-use ellect::{Precision, Scalar, Tuner, Wisdom};
+use ellect::{Csr, Precision, Scalar, Tuner, Wisdom};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
@@ -23,16 +23,10 @@ pub fn run(
     why: bool,
     home: &Home,
 ) -> Result<Answer> {
-    // Opening the device first reports a wrong name before a large file is read.
-    let backend = options.backend(&home.data)?;
-    let wisdom = home.wisdom(options.effort)?;
-    let tuner = tuner_of(options, backend, wisdom.clone(), |device, precision| {
-        Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
-    })?;
-    let tuner = tuner.with_source(name(input, options));
+    let (tuner, wisdom) = tuner(input, options, home)?;
     let choice = match options.product.precision {
-        Precision::F32 => choice::<f32>(input, options, tuner)?,
-        Precision::F64 => choice::<f64>(input, options, tuner)?,
+        Precision::F32 => choose(&matrix::<f32>(input, options)?, options, tuner)?,
+        Precision::F64 => choose(&matrix::<f64>(input, options)?, options, tuner)?,
     };
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
@@ -40,6 +34,22 @@ pub fn run(
         false => print(&views::choice(&choice, options.top, why))?,
     }
     Ok(Answer::Yes)
+}
+
+/// Opens the device, with the models and stored measurements that the effort uses.
+///
+/// Before a large file is read, so that a wrong name is reported first.
+pub(super) fn tuner(
+    input: &OptionalInput,
+    options: &Options,
+    home: &Home,
+) -> Result<(Tuner, Option<Arc<Wisdom>>)> {
+    let backend = options.backend(&home.data)?;
+    let wisdom = home.wisdom(options.effort)?;
+    let tuner = tuner_of(options, backend, wisdom.clone(), |device, precision| {
+        Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
+    })?;
+    Ok((tuner.with_source(name(input, options)), wisdom))
 }
 
 /// Returns the name of the matrix, for records.
@@ -50,15 +60,20 @@ fn name(input: &OptionalInput, options: &Options) -> String {
     }
 }
 
-fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> Result<Choice> {
+/// Reads or generates the matrix.
+pub(super) fn matrix<T: Scalar>(input: &OptionalInput, options: &Options) -> Result<Csr<T>> {
     let reading = input.limits.options();
-    let csr = match (&input.file, options.generated::<T>(&reading.limits, "bytes")?) {
-        (_, Some(csr)) => csr,
-        (Some(file), None) => read_matrix(file, &reading)?,
+    match (&input.file, options.generated::<T>(&reading.limits, "bytes")?) {
+        (_, Some(csr)) => Ok(csr),
+        (Some(file), None) => read_matrix(file, &reading),
         (None, None) => bail!("name a matrix file, or a generated matrix with --generate"),
-    };
+    }
+}
+
+/// Chooses for a matrix, and shows the progress of timings.
+pub(super) fn choose<T: Scalar>(csr: &Csr<T>, options: &Options, tuner: Tuner) -> Result<Choice> {
     let mut shown: Option<ProgressBar> = None;
-    let choice = options.recommend(&csr, tuner, &mut |progress| {
+    let choice = options.recommend(csr, tuner, &mut |progress| {
         let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "timing"));
         bar.set_position(progress.done as u64);
         bar.set_message(progress.measurement.candidate.clone());

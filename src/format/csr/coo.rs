@@ -187,8 +187,9 @@ impl<T: Scalar> CooLayout<T> {
     pub(super) fn add_on_device(&self) -> OnDevice<'_> {
         let nnz = self.values.len() as u64;
         let mut arrays = Arrays::default();
-        let (rows, columns) = (arrays.add(&self.row_idx), arrays.add(&self.col_idx));
-        let values = arrays.add(&self.values);
+        let rows = arrays.add("row_idx", "row of each entry", &self.row_idx);
+        let columns = arrays.add("col_idx", "column of each entry", &self.col_idx);
+        let values = arrays.add_values("values", "value of each entry", &self.values);
         arrays.on_device(values, vec![add(nnz, [rows, columns, values], T::PRECISION)])
     }
 }

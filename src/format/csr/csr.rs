@@ -310,10 +310,14 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let mut arrays = Arrays::default();
         let (nrows, ncols, nnz) = (self.row_ptr.len() - 1, self.ncols, self.values.len());
         let matrix = Matrix { nrows, ncols, nnz, wide: matches!(self.row_ptr, Offsets::Wide(_)) };
-        let row_ptr = arrays.add_either(&self.row_ptr);
-        let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
+        let row_ptr =
+            arrays.add_either("row_ptr", "first entry of each row, and the end", &self.row_ptr);
+        let columns = arrays.add("col_idx", "column of each entry", &self.col_idx);
+        let values = arrays.add_values("values", "value of each entry", &self.values);
         let count = self.pieces.len() as u64;
-        let pieces = (count > 0).then(|| Pieces { list: arrays.add(&self.pieces), count });
+        let of_pieces = "row of each piece, and the place in the list of the row's first piece";
+        let pieces = (count > 0)
+            .then(|| Pieces { list: arrays.add("pieces", of_pieces, &self.pieces), count });
         let (arrays_at, precision) = ([row_ptr, columns, values], T::PRECISION);
         let variant = self.variant;
         let product = Product { variant, matrix, arrays: arrays_at, pieces, precision };

@@ -155,7 +155,7 @@ impl<T: Scalar> Layout<T> for CusparseLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let described = self.arrays.on_device()?;
         let [nrows, ncols, nnz] = self.shape.map(|size| size as u64);
-        let slots = described.arrays.get(1).map_or(0, |columns| columns.len() as u64 / 4);
+        let slots = described.arrays.get(1).map_or(0, |columns| columns.bytes.len() as u64 / 4);
         let vendor = Vendor { algorithm: self.algorithm, nrows, ncols, nnz, slots };
         Some(OnDevice { launches: Vec::new(), vendor: Some(vendor), ..described })
     }

@@ -272,6 +272,8 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
+        let of_rows = "first row that begins in each tile, and the end";
+        let of_entries = "first entry of each tile, and the end";
         // Row pointers and bounds of tiles end at the same entry, so both have the same width.
         let plan = GpuTiles {
             two: self.two,
@@ -281,11 +283,14 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
             wide: matches!(self.row_ptr, Offsets::Wide(_)),
             nnz: self.values.len() as u64,
             bounds: [
-                arrays.add_either(&self.row_ptr),
-                arrays.add(&self.tile_rows),
-                arrays.add_either(&self.tile_ptr),
+                arrays.add_either("row_ptr", "first entry of each row, and the end", &self.row_ptr),
+                arrays.add("tile_rows", of_rows, &self.tile_rows),
+                arrays.add_either("tile_ptr", of_entries, &self.tile_ptr),
             ],
-            entries: [arrays.add(&self.col_idx), arrays.add(&self.values)],
+            entries: [
+                arrays.add("col_idx", "column of each entry", &self.col_idx),
+                arrays.add_values("values", "value of each entry", &self.values),
+            ],
         };
         let [_, values] = plan.entries;
         let mut described = arrays.on_device(values, plan.launches(T::PRECISION));

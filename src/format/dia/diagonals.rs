@@ -217,9 +217,12 @@ impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
     /// One thread processes two rows.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let starts = arrays.add_offsets(&self.hack_ptr);
-        let values = arrays.add(&self.values);
-        let offsets = arrays.add(&self.offsets);
+        let of_starts = "first diagonal of each hack, and the end";
+        let starts = arrays.add_offsets("hack_ptr", of_starts, &self.hack_ptr);
+        let of_values = "values of each diagonal, by row of its hack; -0.0 for fill";
+        let values = arrays.add_values("values", of_values, &self.values);
+        let offsets = arrays.add("offsets", "column less row of each diagonal", &self.offsets);
+        arrays.number("hack", "rows of a hack", self.hack);
         let shape = [self.nrows, self.ncols, self.hack];
         let launch = product(shape, starts, offsets, values, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))

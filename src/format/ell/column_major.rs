@@ -208,18 +208,28 @@ impl<T: Scalar> Layout<T> for ColumnMajor<T> {
         let mut arrays = Arrays::default();
         let (pitch, [narrow, wide]) = match &self.starts {
             ColumnStarts::Pitch(rows) => (*rows, [NULL, NULL]),
-            ColumnStarts::List(offsets) => (0, arrays.add_offsets(offsets)),
+            ColumnStarts::List(offsets) => (0, {
+                arrays.add_offsets("col_ptr", "first slot of each column, and the end", offsets)
+            }),
         };
+        arrays.number("width", "number of columns of slots", self.width);
+        arrays.number("pitch", "slots of each column; 0 where col_ptr lists them", pitch);
+        arrays.number("rows_each", "stored rows of each of row_lengths", self.lengths.rows_each);
+        let of_lengths = "most entries of a row among each rows_each stored rows";
         let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
-        let values = arrays.add(&self.values);
+        let values = arrays.add_values("values", "value of each slot; 0 for padding", &self.values);
         let product = ColumnsProduct {
             width: self.width,
             pitch,
             starts: [narrow, wide],
-            lengths: arrays.add_some(lengths),
+            lengths: arrays.add_some("row_lengths", of_lengths, lengths),
             rows_each: self.lengths.rows_each,
-            scatter: arrays.add_some(self.rows.scatter()),
-            columns: arrays.add(&self.col_idx),
+            scatter: arrays.add_row_order(self.rows.scatter()),
+            columns: arrays.add(
+                "col_idx",
+                "column of each slot; 2^32 - 1 for padding",
+                &self.col_idx,
+            ),
             values,
         };
         let launch = product.launch(self.rows.nrows(), self.threads, T::PRECISION);

@@ -168,6 +168,7 @@ impl<T: Scalar> Layout<T> for HybLayout<T> {
     }
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
-        Some(self.ell.on_device()?.then(self.coo.add_on_device()))
+        let rest = self.coo.add_on_device().named("coo_");
+        Some(self.ell.on_device()?.named("ell_").then(rest))
     }
 }

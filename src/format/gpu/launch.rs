@@ -3,7 +3,11 @@
 //! A layout describes both as plain data; `cuda` uploads and launches them. So formats know nothing
 //! of CUDA, and the CUDA code knows no format.
 
+use std::borrow::Cow;
+
 use super::super::Offsets;
+use super::stored::{Element, StoredArray, StoredNumber};
+use crate::scalar::Scalar;
 
 /// An argument of a kernel, in the order of its signature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,44 +61,94 @@ pub struct Launch {
     pub args: Vec<Arg>,
 }
 
-/// Collects the arrays that a GPU holds for a layout.
+/// Collects the arrays that a GPU holds for a layout, and the numbers that describe them.
 #[derive(Debug, Default)]
-pub(in crate::format) struct Arrays<'a>(Vec<&'a [u8]>);
+pub(in crate::format) struct Arrays<'a> {
+    arrays: Vec<StoredArray<'a>>,
+    numbers: Vec<StoredNumber>,
+}
 
 impl<'a> Arrays<'a> {
-    /// Adds an array and returns its address.
-    pub fn add<T: bytemuck::Pod>(&mut self, array: &'a [T]) -> Arg {
-        self.0.push(bytemuck::cast_slice(array));
-        Arg::Array(self.0.len() - 1)
+    /// Adds an array of indices with the meaning of an element; returns its address.
+    pub fn add<E: Element>(
+        &mut self,
+        name: &'static str,
+        meaning: &'static str,
+        array: &'a [E],
+    ) -> Arg {
+        self.push(StoredArray::of(name, meaning, array))
+    }
+
+    /// Adds an array of values of the matrix; returns its address.
+    pub fn add_values<T: Scalar>(
+        &mut self,
+        name: &'static str,
+        meaning: &'static str,
+        array: &'a [T],
+    ) -> Arg {
+        self.push(StoredArray::of_values(name, meaning, array))
+    }
+
+    fn push(&mut self, array: StoredArray<'a>) -> Arg {
+        self.arrays.push(array);
+        Arg::Array(self.arrays.len() - 1)
     }
 
     /// Adds an array if there is one; returns its address, or null.
-    pub fn add_some<T: bytemuck::Pod>(&mut self, array: Option<&'a [T]>) -> Arg {
-        array.map_or(NULL, |array| self.add(array))
+    pub fn add_some<E: Element>(
+        &mut self,
+        name: &'static str,
+        meaning: &'static str,
+        array: Option<&'a [E]>,
+    ) -> Arg {
+        array.map_or(NULL, |array| self.add(name, meaning, array))
+    }
+
+    /// Adds the order of stored rows, if there is one; returns its address, or null.
+    pub fn add_row_order(&mut self, order: Option<&'a [u32]>) -> Arg {
+        self.add_some("row_order", "row of y of each stored row", order)
     }
 
     /// Adds offsets; returns the addresses of the 32-bit and the 64-bit ones, of which one is null.
-    pub fn add_offsets(&mut self, offsets: &'a Offsets) -> [Arg; 2] {
+    pub fn add_offsets(
+        &mut self,
+        name: &'static str,
+        meaning: &'static str,
+        offsets: &'a Offsets,
+    ) -> [Arg; 2] {
+        let address = self.add_either(name, meaning, offsets);
         match offsets {
-            Offsets::Narrow(offsets) => [self.add(offsets), NULL],
-            Offsets::Wide(offsets) => [NULL, self.add(offsets)],
+            Offsets::Narrow(_) => [address, NULL],
+            Offsets::Wide(_) => [NULL, address],
         }
     }
 
     /// Adds offsets for a kernel that is compiled for their width.
-    pub fn add_either(&mut self, offsets: &'a Offsets) -> Arg {
+    pub fn add_either(
+        &mut self,
+        name: &'static str,
+        meaning: &'static str,
+        offsets: &'a Offsets,
+    ) -> Arg {
         match offsets {
-            Offsets::Narrow(offsets) => self.add(offsets),
-            Offsets::Wide(offsets) => self.add(offsets),
+            Offsets::Narrow(offsets) => self.add(name, meaning, offsets),
+            Offsets::Wide(offsets) => self.add(name, meaning, offsets),
         }
     }
 
-    /// The GPU side of a layout with these arrays; `values` is the address that [`Arrays::add`]
-    /// returned for the values.
+    /// Adds a number without which the arrays cannot be read.
+    pub fn number(&mut self, name: &'static str, meaning: &'static str, value: usize) {
+        let (name, value) = (Cow::Borrowed(name), value as u64);
+        self.numbers.push(StoredNumber { name, meaning, value });
+    }
+
+    /// The GPU side of a layout with these arrays; `values` is the address that
+    /// [`Arrays::add_values`] returned for the values.
     pub fn on_device(self, values: Arg, launches: Vec<Launch>) -> OnDevice<'a> {
         let Arg::Array(values) = values else { unreachable!("values are an array") };
         OnDevice {
-            arrays: self.0,
+            arrays: self.arrays,
+            numbers: self.numbers,
             values: vec![values],
             scratch: Vec::new(),
             counters: 0,
@@ -110,8 +164,10 @@ pub(in crate::format) const NULL: Arg = Arg::U64(0);
 /// The GPU side of a layout.
 #[derive(Clone, Debug)]
 pub struct OnDevice<'a> {
-    /// Arrays to hold on the device, as bytes.
-    pub arrays: Vec<&'a [u8]>,
+    /// Arrays to hold on the device.
+    pub arrays: Vec<StoredArray<'a>>,
+    /// Numbers without which the arrays cannot be read.
+    pub numbers: Vec<StoredNumber>,
     /// Indices of the arrays that hold matrix values.
     pub values: Vec<usize>,
     /// Bytes of the scratch buffers that a product needs; it writes them before it reads them.
@@ -152,10 +208,20 @@ pub enum Algorithm {
 }
 
 impl<'a> OnDevice<'a> {
+    /// Puts `prefix` before the names of all arrays and numbers: those of one of several parts.
+    pub(in crate::format) fn named(mut self, prefix: &str) -> Self {
+        let arrays = self.arrays.iter_mut().map(|array| &mut array.name);
+        for name in arrays.chain(self.numbers.iter_mut().map(|number| &mut number.name)) {
+            *name = Cow::Owned(format!("{prefix}{name}"));
+        }
+        self
+    }
+
     /// Appends the arrays and launches of `next`.
     pub(in crate::format) fn then(mut self, next: OnDevice<'a>) -> Self {
         let (arrays, scratch) = (self.arrays.len(), self.scratch.len());
         self.arrays.extend(next.arrays);
+        self.numbers.extend(next.numbers);
         self.scratch.extend(next.scratch);
         self.counters = self.counters.max(next.counters);
         self.values.extend(next.values.into_iter().map(|i| i + arrays));

@@ -5,3 +5,4 @@ pub mod hacks;
 pub mod launch;
 pub mod small;
 pub mod stop;
+pub mod stored;

@@ -51,6 +51,10 @@ pub trait SliceMultiply: SliceShape {
     fn kernel(&self, column_bits: usize) -> Kernel;
 }
 
+/// Name and meaning of the starts of slices.
+pub(super) const SLICE_PTR: [&str; 2] =
+    ["slice_ptr", "first slot of each slice, or of each part of a slice, and the end"];
+
 /// The kernel that multiplies a shape.
 #[derive(Debug)]
 pub struct Kernel {
@@ -155,12 +159,20 @@ impl<S: SliceShape> Sliced<S> {
     /// Adds the arrays that a GPU holds, without the values. (cuSPARSE expects the arrays in this
     /// order.)
     pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> SliceProduct {
-        let starts = arrays.add_offsets(self.shape.offsets());
-        let scatter = arrays.add_some(self.rows.scatter());
+        let starts = arrays.add_offsets(SLICE_PTR[0], SLICE_PTR[1], self.shape.offsets());
+        let scatter = arrays.add_row_order(self.rows.scatter());
         let (base, columns) = match &self.columns {
-            Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
-            Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+            Indices::Wide(col_idx) => {
+                let meaning = "column of each slot; 2^32 - 1 for padding";
+                (NULL, arrays.add("col_idx", meaning, col_idx))
+            }
+            Indices::Narrow { base, offset } => {
+                let base = arrays.add("base", "first column of each slice", base);
+                let meaning = "column of each slot, less base; 2^16 - 1 for padding";
+                (base, arrays.add("col_offset", meaning, offset))
+            }
         };
+        arrays.number("slice_rows", "rows of a slice", self.shape.rows());
         SliceProduct { starts, base, scatter, columns, values: Vec::new() }
     }
 
@@ -329,7 +341,7 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let product = self.sliced.on_device(&mut arrays);
-        let values = arrays.add(&self.values);
+        let values = arrays.add_values("values", "value of each slot; 0 for padding", &self.values);
         let product = SliceProduct { values: vec![values], ..product };
         let Sliced { rows, shape, .. } = &self.sliced;
         let Kernel { image, stem, threads } = shape.kernel(self.sliced.column_bits());

@@ -150,7 +150,7 @@ impl<T: Scalar> Layout<T> for StCsrLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
-        let values = arrays.add(&self.values);
+        let values = arrays.add_values("values", "value of each slot, by 16 bytes", &self.values);
         let kernel = kernel(&plan, T::PRECISION);
         let launches = plan.launches("st_csr", kernel, &[values], T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);

@@ -86,7 +86,11 @@ impl<T: Scalar> Numbered<T> {
     pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> [Arg; 3] {
         let numbers = Some(self.numbers.as_slice()).filter(|all| !all.is_empty());
         let count = Arg::U32(self.values.len() as u32);
-        [arrays.add_some(numbers), count, arrays.add(&self.values)]
+        [
+            arrays.add_some("value_idx", "place in values of each slot's value", numbers),
+            count,
+            arrays.add_values("values", "the distinct values", &self.values),
+        ]
     }
 
     /// Bytes of both arrays.

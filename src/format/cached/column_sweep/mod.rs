@@ -382,17 +382,22 @@ impl<T: Scalar> Layout<T> for ColumnSweep<T> {
         let mut arrays = Arrays::default();
         let sums =
             self.blocks.iter().map(|&words| ColumnSweepBlock::of(words).sums).max().unwrap_or(0);
-        let values = arrays.add(&self.values);
+        let values = arrays.add_values("values", "value of each slot; 0 for padding", &self.values);
+        let of_blocks =
+            "first step, steps, first group, groups, first long row, long rows, sums, 0";
+        let of_keys =
+            "sum of each slot << 16, 1 << 15 if late, column less its base; no sum: 2^16 - 1";
+        let of_long = "place in its block, first further sum, further sums of each long row";
         let plan = gpu::ColumnSweepPlan {
             nrows: self.nrows,
             blocks: self.blocks.len(),
             sums: sums as usize,
             arrays: [
-                arrays.add(&self.blocks),
-                arrays.add(&self.groups),
-                arrays.add(&self.long_rows),
-                arrays.add(&self.bases),
-                arrays.add(&self.keys),
+                arrays.add("blocks", of_blocks, &self.blocks),
+                arrays.add("groups", "group of four rows, block by block", &self.groups),
+                arrays.add("long_rows", of_long, &self.long_rows),
+                arrays.add("bases", "base column of each 32 slots", &self.bases),
+                arrays.add("keys", of_keys, &self.keys),
                 values,
             ],
         };

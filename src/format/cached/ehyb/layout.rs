@@ -357,15 +357,21 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
         let name = T::PRECISION;
         let scatter = Some(&self.order[..])
             .filter(|order| !order.is_empty() && self.basis == Basis::Original);
-        let order = arrays.add_some(scatter);
-        let bounds = arrays.add(&self.bounds);
-        let first_slices = arrays.add(&self.first_slices);
-        let pieces = arrays.add(&self.pieces);
+        let order = arrays.add_row_order(scatter);
+        let bounds =
+            arrays.add("bounds", "first stored row of each part, and the end", &self.bounds);
+        let first_slices =
+            arrays.add("first_slices", "first slice of each part, and the end", &self.first_slices);
+        let pieces = "first column of each part's piece of x, and the end";
+        let pieces = arrays.add("pieces", pieces, &self.pieces);
+        arrays.number("gathers", "1 if pieces count columns in row_order", self.gathers.into());
         let mut args =
             vec![bounds, first_slices, pieces, if self.gathers { order } else { NULL }, order];
-        args.extend(arrays.add_offsets(&self.near.ptr));
-        let near = arrays.add(&self.near.values);
-        args.extend([arrays.add(&self.near.columns), near]);
+        let starts = "first slot of each slice of in-part entries, and the end";
+        args.extend(arrays.add_offsets("near_ptr", starts, &self.near.ptr));
+        let near = arrays.add_values("near_values", OF_VALUES, &self.near.values);
+        let columns = "column of each slot, counted from its piece; 2^16 - 1 for padding";
+        args.extend([arrays.add("near_col", columns, &self.near.columns), near]);
         let end = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
         args.extend(end);
         let longest = self.pieces.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
@@ -377,11 +383,15 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
             shared_bytes: longest * size_of::<T>() as u32,
             args,
         };
-        let mut args =
-            vec![Arg::U32(self.far_rows.len() as u32), arrays.add(&self.far_rows), order];
-        args.extend(arrays.add_offsets(&self.far.ptr));
-        let far = arrays.add(&self.far.values);
-        args.extend([arrays.add(&self.far.columns), far, Arg::X, Arg::Y, Arg::Alpha]);
+        let far_rows = "stored row of each row of the ER part";
+        let far_rows = arrays.add("far_rows", far_rows, &self.far_rows);
+        let mut args = vec![Arg::U32(self.far_rows.len() as u32), far_rows, order];
+        let starts = "first slot of each slice of the ER part, and the end";
+        args.extend(arrays.add_offsets("far_ptr", starts, &self.far.ptr));
+        let far = arrays.add_values("far_values", OF_VALUES, &self.far.values);
+        let columns = "column of each slot; 2^32 - 1 for padding";
+        args.extend([arrays.add("far_col", columns, &self.far.columns), far]);
+        args.extend([Arg::X, Arg::Y, Arg::Alpha]);
         let threads = self.far_rows.len().next_multiple_of(WARP) as u64;
         let rest = Launch::over("ehyb", format!("ehyb_rest_{name}"), threads, 256, args);
         let mut described = arrays.on_device(near, vec![part, rest]);
@@ -391,6 +401,9 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
         Some(described)
     }
 }
+
+/// Meaning of the values of both parts.
+const OF_VALUES: &str = "value of each slot; 0 for padding";
 
 /// Threads of a block that multiplies a part.
 const BLOCK: u32 = 1024;

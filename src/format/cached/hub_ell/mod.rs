@@ -414,24 +414,31 @@ impl<T: Scalar> Layout<T> for HubEll<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let lists = [arrays.add(&self.hubs), arrays.add(&self.scaled)];
+        let lists = [
+            arrays.add("hubs", "column of each hub", &self.hubs),
+            arrays.add("scaled_rows", "rows with several pieces or none", &self.scaled),
+        ];
+        let lengths = "entries of each piece";
+        let starts = "first slot of each slice of 32 pieces, and the end";
+        let columns = "place in hubs of the column of each slot";
         let near = gpu::PartArgs {
-            starts: arrays.add_offsets(&self.near.ptr),
-            lengths: arrays.add(&self.near_lengths),
-            columns: arrays.add(&self.near.columns),
-            values: arrays.add(&self.near.values),
+            starts: arrays.add_offsets("near_ptr", starts, &self.near.ptr),
+            lengths: arrays.add("near_lengths", lengths, &self.near_lengths),
+            columns: arrays.add("near_col", columns, &self.near.columns),
+            values: arrays.add_values("near_values", "value of each slot", &self.near.values),
         };
         let far = gpu::PartArgs {
-            starts: arrays.add_offsets(&self.far.ptr),
-            lengths: arrays.add(&self.far_lengths),
-            columns: arrays.add(&self.far.columns),
-            values: arrays.add(&self.far.values),
+            starts: arrays.add_offsets("far_ptr", starts, &self.far.ptr),
+            lengths: arrays.add("far_lengths", lengths, &self.far_lengths),
+            columns: arrays.add("far_col", "column of each slot", &self.far.columns),
+            values: arrays.add_values("far_values", "value of each slot", &self.far.values),
         };
+        let of_rows = "row of each piece; + 2^31 if the row has other pieces";
         let plan = gpu::HubEllPlan {
             counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
             lists,
             parts: [near, far],
-            rows: arrays.add(&self.rows),
+            rows: arrays.add("piece_rows", of_rows, &self.rows),
             blocks: self.blocks,
         };
         let (launches, scratch) = plan.launches(T::PRECISION);

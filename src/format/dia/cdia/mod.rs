@@ -335,10 +335,13 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let starts = arrays.add_offsets(&self.ptr);
-        let offsets = arrays.add(&self.offsets);
-        let values = arrays.add(&self.values);
-        let rows = arrays.add(&self.rows);
+        let starts =
+            arrays.add_offsets("hack_ptr", "first piece of each hack, and the end", &self.ptr);
+        let offsets = arrays.add("offsets", "column less row of each piece", &self.offsets);
+        let values = arrays.add_values("values", "value of each piece", &self.values);
+        let of_rows = "bits of the rows that have a piece, 32 words for each piece";
+        let rows = arrays.add("rows", of_rows, &self.rows);
+        arrays.number("hack", "rows of a hack", HACK);
         let launch = product(self.nrows, starts, offsets, values, rows, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }

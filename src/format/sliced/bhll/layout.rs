@@ -375,16 +375,29 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let starts = arrays.add_offsets(&self.hack_ptr);
+        let of_starts = "first slot of each hack, and the end; a slot holds a block of each lane";
+        let starts = arrays.add_offsets("hack_ptr", of_starts, &self.hack_ptr);
         let scatter = match &self.order {
-            BlockRowOrder::Blocks(order) => arrays.add(order),
+            BlockRowOrder::Blocks(order) => {
+                arrays.add("block_order", "block row of y of each stored block row", order)
+            }
             BlockRowOrder::Own | BlockRowOrder::Rows(_) => NULL,
         };
         let (base, columns) = match &self.columns {
-            BlockColumns::Wide(list) => (NULL, arrays.add(list)),
-            BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+            BlockColumns::Wide(list) => {
+                let meaning = "block column of each lane of each slot; 2^32 - 1 for padding";
+                (NULL, arrays.add("col_idx", meaning, list))
+            }
+            BlockColumns::Narrow { base, offset } => {
+                let base = arrays.add("base", "first block column of each hack", base);
+                let meaning =
+                    "block column of each lane of each slot, less base; 2^16 - 1 for padding";
+                (base, arrays.add("col_offset", meaning, offset))
+            }
         };
-        let values = arrays.add(&self.values);
+        let of_values = "elements of the blocks, 32 lanes side by side; -0.0 for fill";
+        let values = arrays.add_values("values", of_values, &self.values);
+        arrays.number("b", "rows and columns of a block", self.b);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let launch = gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))

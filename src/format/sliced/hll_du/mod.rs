@@ -29,7 +29,7 @@ mod deltas;
 
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{self, StoredRows};
-use super::sliced::{SliceColumns, SliceProduct, SliceShape, Sliced};
+use super::sliced::{SLICE_PTR, SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
     Arg, Basis, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal,
@@ -291,11 +291,16 @@ impl<T: Scalar> Layout<T> for HllDuLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let Sliced { rows, shape, columns } = &self.sliced;
         let mut arrays = Arrays::default();
-        let starts = arrays.add_offsets(shape.offsets());
-        let scatter = arrays.add_some(rows.scatter());
-        let base = arrays.add(&columns.firsts);
-        let [bytes, units] = [arrays.add(&columns.bytes), arrays.add(&columns.units)];
-        let values = arrays.add(&self.values);
+        let starts = arrays.add_offsets(SLICE_PTR[0], SLICE_PTR[1], shape.offsets());
+        let scatter = arrays.add_row_order(rows.scatter());
+        let base = arrays.add("first_col", "first column of each slot of a hack", &columns.firsts);
+        let of_bytes = "distance of each column from the first of its slot, in 1, 2 or 4 bytes; all \
+                        ones for padding";
+        let of_units = "start of each hack in col_bytes, in units of 128 bytes, and the end";
+        let bytes = arrays.add("col_bytes", of_bytes, &columns.bytes);
+        let units = arrays.add("units", of_units, &columns.units);
+        let values = arrays.add_values("values", "value of each slot, by 16 bytes", &self.values);
+        arrays.number("hack", "rows of a hack", HACK);
         let value_args = vec![units, values];
         let product = SliceProduct { starts, base, scatter, columns: bytes, values: value_args };
         let (kernel, nrows) = (format!("hll_du_{}", T::PRECISION), rows.nrows());

@@ -342,9 +342,9 @@ impl<T: Scalar> Layout<T> for CacheBlockedLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let (first, others) = self.slabs.split_first()?;
-        let mut all = first.layout().on_device()?;
-        for slab in others {
-            let mut next = slab.layout().on_device()?;
+        let mut all = first.layout().on_device()?.named("slab0_");
+        for (slab, k) in others.iter().zip(1..) {
+            let mut next = slab.layout().on_device()?.named(&format!("slab{k}_"));
             let args = next.launches.iter_mut().flat_map(|launch| &mut launch.args);
             for beta in args.filter(|arg| **arg == Arg::Beta) {
                 *beta = Arg::One;

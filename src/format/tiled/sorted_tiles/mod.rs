@@ -305,19 +305,27 @@ impl SortedTiles {
 
     /// The arrays that a GPU holds.
     pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> gpu::TilePlan {
+        arrays.number("tile", "slots of a tile", self.tile);
+        arrays.number("extra", "bits of each slot in high", self.extra as usize);
+        let of_tiles = "first row, rows + entries of the row before << 16, first wide warp, bits of \
+                        wide warps";
+        let of_ends = "0, the end of the row before, and the ends of the rows of each tile";
+        let of_lasts = "bits of entries that end a row";
+        let of_bases = "first columns of each warp of 256 slots, one for 64 entries";
+        let of_low = "place in the tile of each slot, and the low bits of its column above";
         gpu::TilePlan {
             tile: self.tile,
             tiles: self.tiles.len() as u64,
             extra: self.extra,
             splits: self.tiles.iter().any(|tile| tile[1] >> 16 > 0),
             arrays: [
-                arrays.add(&self.tiles),
-                arrays.add(&self.ends),
-                arrays.add(&self.lasts),
-                arrays.add(&self.bases),
-                arrays.add(&self.low),
-                arrays.add(&self.high),
-                arrays.add(&self.wide),
+                arrays.add("tiles", of_tiles, &self.tiles),
+                arrays.add("ends", of_ends, &self.ends),
+                arrays.add("lasts", of_lasts, &self.lasts),
+                arrays.add("bases", of_bases, &self.bases),
+                arrays.add("low", of_low, &self.low),
+                arrays.add("high", "further bits of columns", &self.high),
+                arrays.add("wide", "upper 16 bits of columns of wide warps", &self.wide),
             ],
         }
     }

@@ -1,0 +1,102 @@
+"""Archives of `ellect convert` multiply right when NumPy reads them: every format, both precisions."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.io
+
+import layouts
+
+PROGRAM = os.environ.get("ELLECT_PROGRAM") or shutil.which("ellect")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="ELLECT_PROGRAM names no program")
+
+# The matrix that each format is tried on, where elasticity does not suit it.
+MATRICES = {
+    "cdia": "constant5:2500",
+    "dia": "constant5:2500",
+    "hdia": "constant5:2500",
+    "hll_vi": "constant5:2500",
+    "st_csr_vi": "constant5:2500",
+    "hub_ell": "rmat:3000",
+    "column_sweep": "rmat:3000",
+    "cache_blocked": "uniform:3000",
+    "st_csr": "rmat:3000",
+    "hyb": "rmat:3000",
+    "ehyb": "circuit:3000",
+}
+# Variants whose arrays differ from those of the default.
+VARIANTS = [
+    "csr:kernel=adaptive",
+    "hll:col=16,sort=512",
+    "hll:hack=64,sort=all",
+    "bhll:col=16,sort=512",
+    "bhll:b=2",
+    "hll_vi:col=16",
+    "hll_du:sort=512",
+    "st_csr:tile=2048",
+    "hub_ell:piece=16",
+    "ehyb:part=none",
+]
+
+
+def run(*arguments):
+    """Run the program and return what it prints as JSON."""
+    command = [sys.executable, "-m", "ellect", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if "--json" in arguments else done.stdout
+
+
+@pytest.fixture(scope="module")
+def device():
+    """An H200 with so small a cache that every format applies to small matrices."""
+    profiles = run("devices", "--json")
+    profile = next(profile for profile in profiles if profile["name"] == "h200")
+    profile |= {"name": "h200small", "cache_bytes": 12000}
+    folder = pathlib.Path(os.environ["ELLECT_DATA"]) / "devices"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "h200small.json").write_text(json.dumps(profile))
+    return "h200small"
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory):
+    """Return a function that generates a matrix once: its file, and the matrix."""
+    folder, known = tmp_path_factory.mktemp("matrices"), {}
+
+    def make(spec):
+        if spec not in known:
+            path = folder / f"{spec.replace(':', '-')}.mtx"
+            run("generate", spec, "-o", str(path))
+            known[spec] = path, scipy.io.mmread(path).tocsr()
+        return known[spec]
+
+    return make
+
+
+def test_every_format_that_can_be_written_is_read():
+    names = {entry["name"] for entry in run("formats", "--json")}
+    assert names - {"cusparse"} == set(layouts.FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("precision", "basis"), [("f64", "original"), ("f32", "original"), ("f64", "permuted")]
+)
+@pytest.mark.parametrize("to", [*layouts.FAMILIES, *VARIANTS])
+def test_a_layout_multiplies(to, precision, basis, device, matrix, tmp_path):
+    path, csr = matrix(MATRICES.get(to.split(":")[0], "elasticity:900"))
+    output = tmp_path / "layout.npz"
+    options = ["--to", to, "--device", device, "--precision", precision, "--basis", basis]
+    about = run("convert", str(path), *options, "-o", str(output), "--json")
+    assert (about["nrows"], about["nnz"]) == (csr.shape[0], csr.nnz)
+    x = np.random.default_rng(1).uniform(-1, 1, csr.shape[1])
+    with np.load(output) as file:
+        y = layouts.multiply(file, x)
+    size = abs(csr) @ abs(x) + 1
+    assert np.max(abs(csr @ x - y) / size) < (1e-13 if precision == "f64" else 1e-6)
