@@ -105,7 +105,7 @@ fn faults_of_matlab_files() {
 #[test]
 fn matlab_73_files() {
     let m = Matlab73::default();
-    let compressed = Matlab73 { layout: Layout::Deflated { chunk: 2 }, ..m };
+    let compressed = Matlab73 { layout: Layout::Deflated { chunk: 2 } };
     let room = [&ROWS[..], &[2]].concat();
     table(
         &Options::default(),
