@@ -122,6 +122,7 @@ pub mod cost;
 pub mod csr;
 #[cfg_attr(not(feature = "cuda"), path = "cuda_none.rs")]
 pub mod cuda;
+pub mod density;
 pub mod device;
 pub mod error;
 pub mod features;

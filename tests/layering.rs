@@ -25,6 +25,7 @@ const LIBRARY: &[&str] = &[
     "assemble",
     "check",
     "fingerprint",
+    "density",
     "write",
     "read",
     "reorder",
@@ -91,6 +92,7 @@ const TRAINING: &[&str] = &[
 /// The modules of the command line and the service, ground floor first.
 const PROGRAM: &[&str] = &[
     "output",
+    "started",
     "options",
     "arguments",
     "tuner_of",
@@ -100,7 +102,8 @@ const PROGRAM: &[&str] = &[
     "commands",
     "cli",
     "configured",
-    "main",
+    "lib",
+    "bin",
 ];
 
 /// Every Rust file under `folder`.

@@ -1,7 +1,7 @@
 //! The workload and effort of a recommendation, with the same names on the command line and in a
 //! query.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser};
@@ -17,6 +17,8 @@ use ellect::units::count;
 use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 use serde_json::Value;
+
+use crate::started;
 
 /// The device, precision, basis and memory limit of a product.
 #[derive(Clone, Debug, Args)]
@@ -54,22 +56,16 @@ pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
             return Ok(backend);
         }
     }
-    let arguments =
-        ["--data".into(), data.into(), "worker".into(), "--device".into(), device.into()];
-    Ok(Backend::through(Worker::start(this_program()?, arguments.into())?))
-}
-
-/// Returns a path that starts the image of this process.
-///
-/// On Linux this holds even if the file was replaced or removed since the process started, because
-/// the link leads to the open image: a measuring process is always of the same version.
-fn this_program() -> Result<PathBuf> {
-    let image = Path::new("/proc/self/exe");
-    if cfg!(target_os = "linux") && image.exists() {
-        return Ok(image.to_path_buf());
-    }
-    std::env::current_exe()
-        .map_err(|source| Error::Io { what: "looking for this program".into(), source })
+    let unknown = |source| Error::Io { what: "looking for this program".into(), source };
+    let (program, mut arguments) = started::again().map_err(unknown)?;
+    arguments.extend([
+        "--data".into(),
+        data.into(),
+        "worker".into(),
+        "--device".into(),
+        device.into(),
+    ]);
+    Ok(Backend::through(Worker::start(program, arguments)?))
 }
 
 impl Product {

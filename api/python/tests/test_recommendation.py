@@ -1,7 +1,6 @@
-"""Recommendations, features, files, the client and the program."""
+"""Recommendations, features, files and the client."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import threading
@@ -106,12 +105,19 @@ class Service(BaseHTTPRequestHandler):
     """Answers as the service does."""
 
     answer = (200, {})
+    later = []
     seen = []
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.seen.append((self.path, body))
-        status, answer = self.answer
+        self.reply(*self.answer)
+
+    def do_GET(self):
+        self.seen.append((self.path, b""))
+        self.reply(200, self.later.pop(0))
+
+    def reply(self, status, answer):
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
@@ -154,6 +160,28 @@ def test_the_client_sends_matrices_and_reads_answers(service, tmp_path, matrix, 
         client.recommend(generate="heat:500")
 
 
+def test_the_client_waits_for_a_job(service, answer):
+    client = ellect.Client(service)
+    Service.answer = (202, {"id": 7, "status": "enqueued"})
+    Service.later[:] = [
+        {"id": 7, "status": "processing"},
+        {"id": 7, "status": "succeeded", "result": answer.to_dict()},
+    ]
+    assert client.recommend(generate="heat:500", effort="measure") == answer
+    assert [path for path, _ in Service.seen[-2:]] == ["/jobs/7", "/jobs/7"]
+    Service.later[:] = [
+        {"id": 7, "status": "failed", "error": {"kind": "input", "message": "line 3"}}
+    ]
+    with pytest.raises(ellect.InputError, match="line 3"):
+        client.recommend(generate="heat:500", effort="measure")
+    Service.later[:] = [{"id": 7, "status": "canceled", "error": None}]
+    with pytest.raises(ellect.ServiceError, match="job 7 is canceled"):
+        client.recommend(generate="heat:500", effort="measure")
+    Service.later[:] = [{"id": 7, "status": "processing"}]
+    with pytest.raises(ellect.ServiceError, match="it goes on"):
+        ellect.Client(service, timeout_s=0.4).recommend(generate="heat:500", effort="measure")
+
+
 def test_a_service_that_is_not_there_is_named():
     with pytest.raises(ellect.ServiceError, match="ellect serve"):
         ellect.Client("http://127.0.0.1:9").recommend(generate="heat:500")
@@ -176,16 +204,6 @@ def test_the_import_is_quick_and_loads_no_numpy():
         return int(told.rsplit("\n", 2)[-2].split("|")[1]) / 1e6
 
     assert min(import_s() for _ in range(5)) < 0.08
-
-
-def test_the_program_is_started_or_missed(tmp_path):
-    missed = run("-m", "ellect", env={"PATH": ""})
-    assert missed.returncode == 2 and "ELLECT_PROGRAM" in missed.stderr
-    program = pathlib.Path(tmp_path, "program")
-    program.write_text("#!/bin/sh\necho \"$@\"; exit 3\n")
-    program.chmod(0o755)
-    started = run("-m", "ellect", "recommend", "x", env={"ELLECT_PROGRAM": str(program)})
-    assert (started.returncode, started.stdout) == (3, "recommend x\n")
 
 
 def test_everything_named_is_there():

@@ -18,7 +18,6 @@ pub mod wisdom;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -38,11 +37,12 @@ pub enum Answer {
     No,
 }
 
-impl From<Answer> for ExitCode {
-    fn from(answer: Answer) -> ExitCode {
-        match answer {
-            Answer::Yes => ExitCode::SUCCESS,
-            Answer::No => ExitCode::FAILURE,
+impl Answer {
+    /// Returns the exit code of the process.
+    pub fn code(self) -> u8 {
+        match self {
+            Answer::Yes => 0,
+            Answer::No => 1,
         }
     }
 }
