@@ -95,7 +95,7 @@ class Operator(LinearOperator):
         self._csr = csr if csr is not None and (repaired or matrix is None) else None
         self._count = core.nnz if csr is None else len(csr.data)
         self._repaired = repaired
-        self._transpose: Operator | None = None
+        self._transposed: Operator | None = None
         self._is_transpose_old = False
         self._choice: Recommendation | None = None
 
@@ -122,7 +122,7 @@ class Operator(LinearOperator):
     def nbytes(self) -> int:
         """Size of the arrays in bytes, with those of the transpose once it is prepared."""
         own = self._core.layout_bytes()
-        return own if self._transpose is None else own + self._transpose._core.layout_bytes()
+        return own if self._transposed is None else own + self._transposed._core.layout_bytes()
 
     @property
     def permutation(self) -> np.ndarray[Any, Any] | None:
@@ -247,9 +247,11 @@ class Operator(LinearOperator):
         """Return the transposed matrix times a matrix of vectors; see `T`."""
         return self.T.matmat(X)
 
-    def _matvec(self, x: VectorLike) -> Any:
-        # SciPy asks for this name.
-        return self.apply(x)
+    # Subclasses of SciPy's class define these names, and pylops calls them.
+    _matvec = matvec
+    _matmat = matmat
+    _rmatvec = rmatvec
+    _rmatmat = rmatmat
 
     def __matmul__(self, x: VectorLike) -> Any:
         return super().dot(x) if isinstance(x, LinearOperator) else self.apply(x)
@@ -270,7 +272,7 @@ class Operator(LinearOperator):
 
         It takes memory of its own: see `nbytes`.
         """
-        transpose = self._transpose
+        transpose = self._transposed
         if transpose is not None and not self._is_transpose_old:
             return transpose
         matrix = self._core.transposed()
@@ -282,8 +284,8 @@ class Operator(LinearOperator):
         if transpose is None:
             core = self._tuner.prepare(matrix, self._use)
             transpose = Operator(self._tuner, core, self._use, None, matrix)
-            transpose._transpose = self
-        self._transpose, self._is_transpose_old = transpose, False
+            transpose._transposed = self
+        self._transposed, self._is_transpose_old = transpose, False
         return transpose
 
     @property
@@ -298,6 +300,9 @@ class Operator(LinearOperator):
     def adjoint(self) -> Operator:  # type: ignore[misc]
         """Return the operator of the adjoint matrix; see `H`."""
         return self.T
+
+    _transpose = transpose
+    _adjoint = adjoint
 
     def update_values(self, data: VectorLike) -> None:
         """Replace the values; the pattern stays.
@@ -333,9 +338,9 @@ class Operator(LinearOperator):
     def close(self) -> None:
         """Free the memory; later products raise an exception."""
         self._core.close()
-        transpose, self._transpose, self._csr = self._transpose, None, None
+        transpose, self._transposed, self._csr = self._transposed, None, None
         if transpose is not None:
-            transpose._transpose = None
+            transpose._transposed = None
             transpose.close()
 
     def __enter__(self) -> Operator:
