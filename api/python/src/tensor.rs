@@ -100,7 +100,7 @@ pub struct Tensor {
     strides: Vec<isize>,
     itemsize: usize,
     format: &'static CStr,
-    /// Whether the elements may not be written.
+    /// True if the elements may not be written.
     #[pyo3(get)]
     readonly: bool,
     /// Gives the tensor back when it is dropped.
@@ -257,7 +257,7 @@ impl Tensor {
         self.format.to_str().unwrap_or_default()
     }
 
-    /// Whether the elements follow each other, row by row.
+    /// True if the elements follow each other, row by row.
     #[getter]
     fn contiguous(&self) -> bool {
         let plain = plain_strides(&self.shape, self.itemsize);
