@@ -25,6 +25,7 @@ const LIBRARY: &[&str] = &[
     "assemble",
     "check",
     "fingerprint",
+    "density",
     "write",
     "read",
     "reorder",
@@ -93,6 +94,7 @@ const TRAINING: &[&str] = &[
 const PROGRAM: &[&str] = &[
     "output",
     "query",
+    "started",
     "options",
     "arguments",
     "tuner_of",
@@ -102,7 +104,8 @@ const PROGRAM: &[&str] = &[
     "commands",
     "cli",
     "configured",
-    "main",
+    "lib",
+    "bin",
 ];
 
 /// Every Rust file under `folder`.

@@ -43,7 +43,7 @@ pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
 /// # Errors
 /// As [`parse`]; errors of the command line do not end the process.
 pub fn again() -> Result<Serve> {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = crate::started::words();
     let matches = with_configuration(&words)?.try_get_matches_from(&words)?;
     match Cli::from_arg_matches(&matches)?.command {
         Subcommand::Serve(serve) => Ok(serve),

@@ -1,7 +1,7 @@
 //! The workload and effort of a recommendation, with the same names on the command line and in a
 //! query.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser};
@@ -19,6 +19,7 @@ use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 use serde_json::Value;
 
 use crate::query::parsed;
+use crate::started;
 
 /// The device, precision, basis and memory limit of a product.
 #[derive(Clone, Debug, Args)]
@@ -56,25 +57,16 @@ pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
             return Ok(backend);
         }
     }
-    let arguments =
-        ["--data".into(), data.into(), "worker".into(), "--device".into(), device.into()];
-    Ok(Backend::through(Worker::start(this_program()?, arguments.into())?))
-}
-
-/// Returns a path that starts the image of this process.
-///
-/// On Linux this holds even if the file was replaced or removed since the process started, because
-/// the link leads to the open image: a child process is always of the same version.
-///
-/// # Errors
-/// [`Error::Io`] if the system does not know it.
-pub fn this_program() -> Result<PathBuf> {
-    let image = Path::new("/proc/self/exe");
-    if cfg!(target_os = "linux") && image.exists() {
-        return Ok(image.to_path_buf());
-    }
-    std::env::current_exe()
-        .map_err(|source| Error::Io { what: "looking for this program".into(), source })
+    let unknown = |source| Error::Io { what: "looking for this program".into(), source };
+    let (program, mut arguments) = started::again().map_err(unknown)?;
+    arguments.extend([
+        "--data".into(),
+        data.into(),
+        "worker".into(),
+        "--device".into(),
+        device.into(),
+    ]);
+    Ok(Backend::through(Worker::start(program, arguments)?))
 }
 
 impl Product {

@@ -35,6 +35,7 @@ from ._errors import (
 if TYPE_CHECKING:
     from ._client import Client
     from ._operator import Operator
+    from ._picture import density, spy
     from ._recommendation import Ranked, Recommendation, Refused
     from ._tuner import Tuner, features, prepare, recommend
 
@@ -49,9 +50,11 @@ _HOMES = {
     "Recommendation": "_recommendation",
     "Refused": "_recommendation",
     "Tuner": "_tuner",
+    "density": "_picture",
     "features": "_tuner",
     "prepare": "_tuner",
     "recommend": "_tuner",
+    "spy": "_picture",
 }
 
 __all__ = [
@@ -75,9 +78,11 @@ __all__ = [
     "Tuner",
     "WisdomError",
     "__version__",
+    "density",
     "features",
     "prepare",
     "recommend",
+    "spy",
 ]
 
 

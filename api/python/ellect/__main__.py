@@ -1,25 +1,17 @@
-"""Run the program ``ellect``: ``python -m ellect recommend matrix.mtx --device h200``."""
+"""The command line: ``python -m ellect recommend matrix.mtx --device h200``."""
 
-import os
-import shutil
+import signal
 import sys
+
+from ._ellect import run_program
 
 
 def main() -> int:
-    """Replace this process by the program, found in ELLECT_PROGRAM or on the search path."""
-    program = os.environ.get("ELLECT_PROGRAM") or shutil.which("ellect")
-    if program is None:
-        print(
-            "error: the program ellect is not on the search path; build it with `cargo build "
-            "--release` and name it in the variable ELLECT_PROGRAM",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        os.execv(program, [program, *sys.argv[1:]])
-    except OSError as error:
-        print(f"error: cannot start {program}: {error.strerror}", file=sys.stderr)
-        return 2
+    """Run the command line with the arguments of this process and return its exit code."""
+    # Python only notes an interrupt, which would wait for the end of the command.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Processes that measure run the package that is installed, not one in the current folder.
+    return run_program(sys.argv[1:], (sys.executable, ["-P", "-m", "ellect"]))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
@@ -30,6 +31,7 @@ _PAUSE_S = 0.5
 _KINDS: dict[str, type[EllectError]] = {
     "argument": ArgumentError,
     "device": ArgumentError,
+    "encoding": InputError,
     "input": InputError,
     "limit": InputError,
     "refused": RefusedError,
@@ -37,7 +39,7 @@ _KINDS: dict[str, type[EllectError]] = {
 
 
 class Client:
-    """Asks a service for recommendations.
+    """Asks a service for recommendations, and for what it knows of formats, devices and matrices.
 
     Parameters
     ----------
@@ -45,6 +47,8 @@ class Client:
         Address of the service, ``http://localhost:7272`` for instance.
     timeout_s : float
         Time limit of a request in seconds, and of a measurement.
+    token : str, optional
+        Token that the operator of the service has given; measuring needs one with the role write.
 
     Examples
     --------
@@ -54,18 +58,54 @@ class Client:
     Recommendation(choice='hll:hack=32,sort=none,tpr=1,col=16', ...)
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 600.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 600.0, token: str | None = None) -> None:
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise ArgumentError(f"url is {url!r}; it must start with http:// or https://")
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
+        self._token = token
 
     def __repr__(self) -> str:
         return f"ellect.Client({self.url!r})"
 
     def health(self) -> dict[str, Any]:
         """Return status, version and devices of the service."""
-        return self._ask(urllib.request.Request(f"{self.url}/healthz"))
+        return dict(self._get("/healthz"))
+
+    def ready(self) -> dict[str, Any]:
+        """Return the state of a service that can answer; otherwise raise `ServiceError`."""
+        return dict(self._get("/readyz"))
+
+    def formats(self) -> list[dict[str, Any]]:
+        """Return the storage formats with their parameters."""
+        return list(self._get("/formats"))
+
+    def devices(self) -> list[dict[str, Any]]:
+        """Return the profiles of the devices that the service knows."""
+        return list(self._get("/devices"))
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return the trained models by device and precision."""
+        return list(self._get("/models"))
+
+    def structure(self, fingerprint: str) -> dict[str, Any]:
+        """Return features and measurements of a matrix that was measured.
+
+        Parameters
+        ----------
+        fingerprint : str
+            Hash of the pattern: `Recommendation.fingerprint`.
+
+        Raises
+        ------
+        ServiceError
+            If the service has no measurements of this matrix; `kind` is then ``matrix``.
+        """
+        return dict(self._get(f"/structures/{urllib.parse.quote(fingerprint, safe='')}"))
+
+    def metrics(self) -> str:
+        """Return the figures of the service as text for Prometheus."""
+        return self._read(urllib.request.Request(f"{self.url}/metrics")).decode()
 
     def recommend(
         self,
@@ -73,6 +113,7 @@ class Client:
         *,
         shape: tuple[int, int] | None = None,
         precision: str | None = None,
+        fingerprint: str | None = None,
         **options: object,
     ) -> Recommendation:
         """Ask for the ranking of all storage formats for a matrix.
@@ -80,11 +121,16 @@ class Client:
         Parameters
         ----------
         A : matrix, optional
-            As for `ellect.recommend`; a file is sent as it is. None with ``generate=``.
+            As for `ellect.recommend`; a file is sent as it is. A dictionary holds the features of a
+            matrix by name, as `ellect.features` returns them. None with ``generate=`` or
+            `fingerprint`.
         shape : tuple of int, optional
             Numbers of rows and columns, for arrays.
         precision : {'f32', 'f64'}, optional
             Precision of the products; by default that of the values.
+        fingerprint : str, optional
+            `Recommendation.fingerprint` of an earlier answer, instead of the matrix; the service
+            ranks again with other options.
         **options
             Options of the service: device, spmvs, updates, effort, basis, memory_limit, budget,
             mode, top and generate.
@@ -97,17 +143,26 @@ class Client:
         Raises
         ------
         ServiceError
-            If the service cannot be reached, is busy or fails.
+            If the service cannot be reached, is busy or fails, wants another token, or does not
+            know the fingerprint; `kind` tells which.
         InputError, ArgumentError
             If the service refuses the matrix or an option.
         """
         check_precision(precision)
+        if fingerprint is not None and A is not None:
+            raise ArgumentError("both a matrix and a fingerprint are given; give one of them")
         body, own = _body(A, shape)
         query = {"precision": precision or own, **options}
         pairs = {name: str(value) for name, value in query.items() if value is not None}
-        address = f"{self.url}/recommend?{urllib.parse.urlencode(pairs)}"
-        request = urllib.request.Request(address, data=body, method="POST")
-        request.add_header("Content-Type", "application/octet-stream")
+        path = "/recommend"
+        if fingerprint is not None:
+            path += f"/{urllib.parse.quote(fingerprint, safe='')}"
+        address = f"{self.url}{path}?{urllib.parse.urlencode(pairs)}"
+        method = "POST" if fingerprint is None else "GET"
+        data = body if fingerprint is None else None
+        request = urllib.request.Request(address, data=data, method=method)
+        kind = "application/json" if isinstance(A, dict) else "application/octet-stream"
+        request.add_header("Content-Type", kind)
         start = time.monotonic()
         answer = self._ask(request)
         # A measurement that takes long is a job, which is asked for until it ends.
@@ -118,20 +173,35 @@ class Client:
                     f"{self.url}/jobs/{answer['id']} has its result"
                 )
             time.sleep(_PAUSE_S)
-            answer = self._ask(urllib.request.Request(f"{self.url}/jobs/{answer['id']}"))
+            answer = self._get(f"/jobs/{answer['id']}")
         if "status" in answer:
             answer = _result(answer)
         return Recommendation.from_dict(answer)
 
-    def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
+    def _get(self, path: str) -> Any:
+        return self._ask(urllib.request.Request(f"{self.url}{path}"))
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        text = self._read(request)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ServiceError(
+                f"the answer of {request.full_url} is not JSON: {error}; is it a service of ellect?",
+                "unknown",
+            ) from error
+
+    def _read(self, request: urllib.request.Request) -> bytes:
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-                found: dict[str, Any] = json.load(answer)
+                found: bytes = answer.read()
                 return found
         except urllib.error.HTTPError as error:
             with error:
                 raise _failure(error) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise ServiceError(
                 f"cannot reach {self.url}: {reason}; `ellect serve` starts the service"
@@ -150,17 +220,21 @@ def _failure(error: urllib.error.HTTPError) -> EllectError:
     """Return the exception for an answer with an error status."""
     try:
         answer = json.load(error)
-    except ValueError:
+    except (OSError, ValueError, http.client.HTTPException):
         answer = None
-    return _told(answer, f"the service answered with status {error.code}")
+    failure = _told(answer, f"the service answered with status {error.code}")
+    wait_s = error.headers.get("Retry-After", "")
+    if isinstance(failure, ServiceError) and wait_s.isdecimal():
+        failure.retry_after_s = int(wait_s)
+    return failure
 
 
 def _told(answer: Any, otherwise: str) -> EllectError:
     """Return the exception for the error in an answer; `otherwise` is its text if it has none."""
     try:
         told = answer["error"]
-        kind, message = str(told["kind"]), str(told["message"])
-    except (KeyError, TypeError):
+        kind, message = str(told.get("code") or told["kind"]), str(told["message"])
+    except (AttributeError, KeyError, TypeError):
         kind, message = "unknown", otherwise
     known = _KINDS.get(kind)
     return ServiceError(message, kind) if known is None else known(message)
@@ -170,6 +244,8 @@ def _body(A: MatrixLike, shape: tuple[int, int] | None) -> tuple[bytes, str | No
     """Return the bytes of a matrix as an archive of SciPy, and its precision."""
     if A is None:
         return b"", None
+    if isinstance(A, dict):
+        return json.dumps({"features": A}).encode(), None
     if isinstance(A, (str, os.PathLike)):
         try:
             with open(A, "rb") as file:

@@ -9,7 +9,16 @@ import numpy as np
 
 from . import _ellect
 from ._errors import ArgumentError, DeviceError, InputError, KindError, ShapeError
-from ._matrix import Csr, check_precision, dtype_of, is_on_gpu, root
+from ._matrix import (
+    CUDA_DEVICES,
+    Csr,
+    check_precision,
+    dlpack_device,
+    dtype_of,
+    is_on_gpu,
+    root,
+    tensor_of,
+)
 from ._operator import Operator
 
 if TYPE_CHECKING:
@@ -17,13 +26,17 @@ if TYPE_CHECKING:
 
 
 class Array(NamedTuple):
-    """An array on a GPU: address, shape, type, contiguity, and index of the GPU if it is known."""
+    """An array on a GPU: address, shape, type, contiguity, and index of the GPU if it is known.
+
+    `held` keeps the array's memory as long as this description exists.
+    """
 
     address: int
     shape: tuple[int, ...]
     dtype: Any
     is_contiguous: bool
     gpu: int | None
+    held: Any = None
 
 
 def _cupy(x: Any) -> Array:
@@ -51,16 +64,37 @@ def _interface(x: Any) -> Array:
     return Array(told["data"][0], shape, dtype, strides is None or tuple(strides) == plain, None)
 
 
-def describe(x: Any) -> Array:
-    """Describe an array on a GPU."""
+def _dlpack(x: Any, stream: int | None) -> Array:
+    """Describe an array by DLPack; its producer makes the stream wait for the array."""
+    tensor = tensor_of(x, stream)
+    kind, index = tensor.device
+    if kind not in CUDA_DEVICES:
+        raise KindError(f"a {type(x).__name__} is on a device of another kind; copy it to the GPU")
+    return Array(
+        tensor.address,
+        tensor.shape,
+        np.dtype(tensor.format),
+        tensor.contiguous,
+        # The driver moves managed memory to where it is used.
+        index if kind == CUDA_DEVICES[0] else None,
+        tensor,
+    )
+
+
+def describe(x: Any, stream: int | None = None) -> Array:
+    """Describe an array on a GPU, which work on `stream` reads or writes."""
     package = root(x)
     if package == "cupy":
         return _cupy(x)
-    return _torch(x) if package == "torch" else _interface(x)
+    if package == "torch":
+        return _torch(x)
+    return _dlpack(x, stream) if hasattr(x, "__dlpack__") else _interface(x)
 
 
 def gpu_of(x: Any) -> int:
     """Return the index of the GPU that holds an array; 0 if its package does not tell."""
+    if root(x) not in ("cupy", "torch") and hasattr(x, "__dlpack_device__"):
+        return dlpack_device(x)[1]
     return describe(x).gpu or 0
 
 
@@ -72,7 +106,10 @@ def stream_of(x: Any, gpu: int, stream: Any = None) -> int:
             return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
         if package == "torch":
             return int(sys.modules["torch"].cuda.current_stream(gpu).cuda_stream)
-        # Version 3 of the interface names the stream that fills the array; 1 is the legacy one.
+        if hasattr(x, "__dlpack__"):
+            # The array's producer orders itself before any stream that it is told; 1 is the legacy one.
+            return 1
+        # Version 3 of the interface names the stream that fills the array.
         return int(x.__cuda_array_interface__.get("stream") or 1)
     if isinstance(stream, int):
         return stream
@@ -93,6 +130,7 @@ def _empty(x: Any, shape: tuple[int, ...]) -> Any:
         return sys.modules["cupy"].empty(shape, x.dtype)
     if package == "torch":
         return x.new_empty(shape)
+    # Other packages cannot be told of the stream on which the result is written.
     raise ArgumentError(f"out is missing, and no {type(x).__name__} can be made here; give out")
 
 
@@ -127,24 +165,24 @@ def apply(op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any
         raise DeviceError("x is on a GPU, but the operator is not; prepare with device='cuda:0'")
     if len(x.shape) == 2:
         return _apply_to_columns(op, x, out, alpha, beta, stream)
-    given = describe(x)
+    address = stream_of(x, core.gpu, stream)
+    given = describe(x, address)
     nrows, ncols = op.shape
     if given.shape != (ncols,):
         raise ShapeError(f"x has shape {given.shape}; it must be ({ncols},) or ({ncols}, k)")
     _check(op, given, "x")
     if not given.is_contiguous:
         x = _contiguous(x)
-        given = describe(x)
-    address = stream_of(x, core.gpu, stream)
+        given = describe(x, address)
     if out is None:
         if beta != 0.0:
             raise ArgumentError(f"beta is {beta}, but out is missing; give out, or beta=0")
         out = _empty(x, (nrows,))
-        to = describe(out)
+        to = describe(out, address)
     else:
         if not is_on_gpu(out):
             raise KindError(f"out is a {type(out).__name__} on the host, but x is on a GPU")
-        to = describe(out)
+        to = describe(out, address)
         if to.shape != (nrows,):
             raise ShapeError(f"out has shape {to.shape}; it must be ({nrows},)")
         _check(op, to, "out")
@@ -174,15 +212,15 @@ def _apply_to_columns(
 
 def update(op: Operator, data: Any) -> None:
     """Replace the values by those of an array on the operator's GPU."""
-    given = describe(data)
+    stream = stream_of(data, op._core.gpu or 0)
+    given = describe(data, stream)
     if op._repaired:
         raise KindError("the matrix was repaired, so new values must be on the host")
     _check(op, given, "the array of values")
     if not given.is_contiguous:
         data = _contiguous(data)
-        given = describe(data)
-    gpu = op._core.gpu or 0
-    op._core.update_at(given.address, stream_of(data, gpu))
+        given = describe(data, stream)
+    op._core.update_at(given.address, stream)
 
 
 def _valid(csr: Csr) -> Csr:
@@ -202,7 +240,11 @@ def _valid(csr: Csr) -> Csr:
         import cupyx.scipy.sparse as sparse
     except ImportError:
         raise KindError("matrices on a GPU need CuPy or torch") from None
-    arrays = tuple(cupy.asarray(array) for array in (csr.data, csr.indices, csr.indptr))
+    def in_cupy(array: Any) -> Any:
+        is_foreign = root(array) != "cupy" and hasattr(array, "__dlpack__")
+        return cupy.from_dlpack(array) if is_foreign else cupy.asarray(array)
+
+    arrays = tuple(in_cupy(array) for array in (csr.data, csr.indices, csr.indptr))
     data, indices, indptr = arrays
     count = len(data)
     ends = (int(indptr[0]), int(indptr[-1])) if len(indptr) == csr.shape[0] + 1 else None

@@ -1,21 +1,22 @@
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, TypedDict, final
 
 from numpy.typing import NDArray
 
 __all__ = [
-    "BASELINES",
     "CUDA",
     "VERSION",
     "Matrix",
     "Operator",
+    "Tensor",
     "Tuner",
     "feature_table",
+    "run_program",
 ]
 
 VERSION: str
 CUDA: bool
-BASELINES: list[str]
 
 class _Use(TypedDict):
     spmvs: int
@@ -38,6 +39,7 @@ class Matrix:
     ) -> Matrix: ...
     @staticmethod
     def read(path: str | PathLike[str], precision: str) -> Matrix: ...
+    def density(self, rows: int, columns: int) -> bytes: ...
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
@@ -83,6 +85,24 @@ class Operator:
     def own_values(self) -> None: ...
 
 @final
+class Tensor:
+    def __new__(cls, capsule: object) -> Tensor: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+    @property
+    def device(self) -> tuple[int, int]: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def contiguous(self) -> bool: ...
+    @property
+    def readonly(self) -> bool: ...
+
+@final
 class Tuner:
     def __new__(cls, device: str, data: str | PathLike[str] | None) -> Tuner: ...
     @property
@@ -103,3 +123,6 @@ class Tuner:
     ) -> Operator: ...
 
 def feature_table() -> list[tuple[str, str, str]]: ...
+def run_program(
+    arguments: Sequence[str], again: tuple[str | PathLike[str], Sequence[str]]
+) -> int: ...

@@ -43,12 +43,16 @@ class ServiceError(EllectError, RuntimeError):
     Attributes
     ----------
     kind : str
-        Stable word of the service for the kind of failure, for instance ``busy``.
+        Stable word of the service for the kind of failure, for instance ``busy``; ``unreachable``
+        if there is no answer.
+    retry_after_s : int or None
+        Seconds after which the service asks to try again.
     """
 
     def __init__(self, message: str, kind: str = "unreachable") -> None:
         super().__init__(message)
         self.kind = kind
+        self.retry_after_s: int | None = None
 
 
 class InternalError(EllectError, RuntimeError):

@@ -48,11 +48,80 @@ class Csr:
     shape: tuple[int, int]
 
 
+#: Kinds of devices in DLPack: memory of a GPU, and memory that the driver moves to where it is used.
+CUDA_DEVICES = (2, 13)
+
+
 def is_on_gpu(thing: object) -> bool:
     """Tell whether an array is in the memory of a GPU."""
-    if root(thing) == "torch":
+    package = root(thing)
+    if package == "torch":
         return bool(getattr(thing, "is_cuda", False))
+    # The types of some packages have the interface of CUDA for arrays on the host, too.
+    if package != "cupy" and hasattr(type(thing), "__dlpack_device__"):
+        return dlpack_device(thing)[0] in CUDA_DEVICES
     return hasattr(type(thing), "__cuda_array_interface__")
+
+
+def dlpack_device(thing: Any) -> tuple[int, int]:
+    """Return kind and index of the device that holds an array with DLPack."""
+    kind, index = thing.__dlpack_device__()
+    return int(kind), int(index)
+
+
+def tensor_of(thing: Any, stream: int | None) -> _ellect.Tensor:
+    """Take an array by DLPack.
+
+    Its producer makes `stream`, the address of a CUDA stream, wait for what it has queued to write
+    the array; None is for arrays on the host.
+    """
+    # Producers refuse 0, which two default streams could mean; operators run on the legacy one.
+    wanted: dict[str, Any] = {} if stream is None else {"stream": stream or 1}
+    try:
+        capsule = thing.__dlpack__(**wanted, max_version=(1, 1))
+    except TypeError:
+        # Producers from before version 1 do not know this argument.
+        capsule = thing.__dlpack__(**wanted)
+    except BufferError as error:
+        raise KindError(f"a {type(thing).__name__} cannot be used: {error}; copy it") from error
+    return _ellect.Tensor(capsule)
+
+
+def host_array(thing: Any) -> np.ndarray[Any, Any]:
+    """Return an array on the host as a NumPy array, without a copy if it has DLPack or a buffer."""
+    package = root(thing)
+    if package == "torch":
+        return np.asarray(thing.detach())
+    if package != "numpy" and hasattr(thing, "__dlpack__"):
+        return np.asarray(tensor_of(thing, None))
+    return np.asarray(thing)
+
+
+def writable(out: Any) -> np.ndarray[Any, Any]:
+    """Return an array on the host, which is written in place, as a NumPy array."""
+    if isinstance(out, np.ndarray):
+        return out
+    if not is_on_gpu(out):
+        if root(out) == "torch" or hasattr(out, "__dlpack__"):
+            return host_array(out)
+        try:
+            return np.asarray(memoryview(out))
+        except TypeError:
+            pass
+    raise KindError(f"out is a {type(out).__name__}; it must be an array on the host")
+
+
+def like(thing: Any, result: np.ndarray[Any, Any]) -> Any:
+    """Return a new NumPy array as an array of the package of `thing`, if there is a way."""
+    if root(thing) == "torch":
+        import torch
+
+        return torch.from_numpy(result)
+    if hasattr(thing, "__array_namespace__"):
+        space = thing.__array_namespace__()
+        if hasattr(space, "from_dlpack"):
+            return space.from_dlpack(result)
+    return result
 
 
 def parts(matrix: MatrixLike, shape: tuple[int, int] | None) -> Csr:
@@ -105,7 +174,7 @@ def on_host(array: Any) -> Any:
 
 def values_of(data: Any, precision: str | None) -> np.ndarray[Any, Any]:
     """Return values as a contiguous array of float32 or float64."""
-    values = np.asarray(on_host(data))
+    values = host_array(on_host(data))
     if precision is not None:
         dtype = dtype_of(precision)
     elif values.dtype.newbyteorder("=") in _NAMES:

@@ -10,24 +10,40 @@ import numpy as np
 
 from . import _ellect
 from ._errors import ArgumentError, KindError, RefusedError, ShapeError
-from ._matrix import Csr, dtype_of, is_on_gpu, matrix_of, root, values_of
+from ._matrix import Csr, dtype_of, host_array, is_on_gpu, like, matrix_of, values_of, writable
 from ._recommendation import Recommendation
 
 if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
     from ._ellect import _Use
+else:
+    try:
+        from scipy.sparse.linalg import LinearOperator
+    except ImportError:
+
+        class LinearOperator:
+            """Takes the place of SciPy's class where SciPy is missing."""
+
+            def dot(self, x):
+                raise KindError("sums and products of operators need SciPy; install it")
+
 
 #: A vector or a matrix of vectors; the types of optional packages cannot be named here.
 VectorLike = Any
 
 
-class Operator:
+class Operator(LinearOperator):
     """A matrix in the chosen storage format; `prepare` makes it.
 
-    Operators work in ``scipy.sparse.linalg``: its solvers and ``aslinearoperator`` accept them.
-    Several threads may multiply with one operator.
+    Where SciPy is installed, an operator is a ``scipy.sparse.linalg.LinearOperator``: solvers take
+    it, and ``2 * op + op.T`` is an operator again. Several threads may multiply with one operator.
 
-    Products are computed in the operator's precision. A vector on the host of another real type is
-    converted. The result is of the input's kind: a NumPy array, a torch tensor, or a CuPy array.
+    Vectors are NumPy arrays, CuPy arrays, torch tensors, and arrays of any other package that has
+    DLPack, the CUDA array interface or buffers. The result is of the input's kind; where its package
+    cannot be told to make it, that of a vector on the host is a NumPy array, and a vector on a GPU
+    needs `out`. Products are computed in the operator's precision. A vector on the host of another
+    real type is converted.
 
     Attributes
     ----------
@@ -70,7 +86,8 @@ class Operator:
         self._tuner = tuner
         self._core = core
         self._use = use
-        self.shape: tuple[int, int] = core.shape
+        # SciPy's stub says that only its own constructor sets this, which checks it slowly.
+        self.shape: tuple[int, int] = core.shape  # type: ignore[misc]
         self.dtype: np.dtype[Any] = dtype_of(core.precision)
         # New values come in the order of the caller's arrays, so those of a repaired matrix are
         # kept to repair new values too. Arrays on a GPU are kept because products read them.
@@ -78,7 +95,7 @@ class Operator:
         self._csr = csr if csr is not None and (repaired or matrix is None) else None
         self._count = core.nnz if csr is None else len(csr.data)
         self._repaired = repaired
-        self._transpose: Operator | None = None
+        self._transposed: Operator | None = None
         self._is_transpose_old = False
         self._choice: Recommendation | None = None
 
@@ -105,7 +122,7 @@ class Operator:
     def nbytes(self) -> int:
         """Size of the arrays in bytes, with those of the transpose once it is prepared."""
         own = self._core.layout_bytes()
-        return own if self._transpose is None else own + self._transpose._core.layout_bytes()
+        return own if self._transposed is None else own + self._transposed._core.layout_bytes()
 
     @property
     def permutation(self) -> np.ndarray[Any, Any] | None:
@@ -136,9 +153,12 @@ class Operator:
         alpha, beta : float
             Factors.
         stream : optional
-            CUDA stream of CuPy or torch, or its address, for vectors on a GPU; by default the
-            current stream of the package that x belongs to. The product is queued on it, with
-            neither an allocation (given `out` and contiguous vectors) nor a synchronisation.
+            CUDA stream of CuPy or torch, or its address, for vectors on a GPU. By default the
+            current stream of CuPy or torch if x is of that package, the stream that the CUDA array
+            interface names, or the legacy default stream. The product is queued on it, with neither
+            an allocation (given `out` and contiguous vectors) nor a synchronisation. Arrays with
+            DLPack make this stream wait for what is queued to write them; later work on `out` must
+            be queued behind this stream.
 
         Returns
         -------
@@ -159,23 +179,13 @@ class Operator:
             return apply(self, x, out, alpha, beta, stream)
         if stream is not None:
             raise ArgumentError("a stream is given, but x is on the host; leave stream out")
-        is_tensor = root(x) == "torch"
-        array = x if kind is np.ndarray else np.asarray(x.detach() if is_tensor else x)
+        array = x if kind is np.ndarray else host_array(x)
         if out is None:
             if beta != 0.0:
                 raise ArgumentError(f"beta is {beta}, but out is missing; give out, or beta=0")
             result = self._multiply(array, None, alpha, 0.0)
-            if not is_tensor:
-                return result
-            import torch
-
-            return torch.from_numpy(result)
-        target = out if isinstance(out, np.ndarray) else None
-        if target is None and root(out) == "torch" and not is_on_gpu(out):
-            target = out.detach().numpy()
-        if target is None:
-            raise KindError(f"out is a {type(out).__name__}; it must be an array on the host")
-        self._multiply(array, target, alpha, beta)
+            return result if kind is np.ndarray else like(x, result)
+        self._multiply(array, writable(out), alpha, beta)
         return out
 
     def _multiply(
@@ -237,23 +247,32 @@ class Operator:
         """Return the transposed matrix times a matrix of vectors; see `T`."""
         return self.T.matmat(X)
 
+    # Subclasses of SciPy's class define these names, and pylops calls them.
+    _matvec = matvec
+    _matmat = matmat
+    _rmatvec = rmatvec
+    _rmatmat = rmatmat
+
     def __matmul__(self, x: VectorLike) -> Any:
-        return self.apply(x)
+        return super().dot(x) if isinstance(x, LinearOperator) else self.apply(x)
 
     def dot(self, x: VectorLike) -> Any:
-        """Return A x, as ``A @ x`` does."""
+        """Return A x, as ``A @ x`` does; for another operator or a number, the operator A x."""
+        if isinstance(x, LinearOperator) or np.isscalar(x):
+            return super().dot(x)  # type: ignore[arg-type]
         return self.apply(x)
 
     def __rmatmul__(self, x: VectorLike) -> Any:
         return self.T.apply(x.T).T
 
+    # SciPy's stub promises a class that wraps an operator; this one is better.
     @property
-    def T(self) -> Operator:
+    def T(self) -> Operator:  # type: ignore[override]
         """The operator of the transposed matrix; its first use prepares it.
 
         It takes memory of its own: see `nbytes`.
         """
-        transpose = self._transpose
+        transpose = self._transposed
         if transpose is not None and not self._is_transpose_old:
             return transpose
         matrix = self._core.transposed()
@@ -265,8 +284,8 @@ class Operator:
         if transpose is None:
             core = self._tuner.prepare(matrix, self._use)
             transpose = Operator(self._tuner, core, self._use, None, matrix)
-            transpose._transpose = self
-        self._transpose, self._is_transpose_old = transpose, False
+            transpose._transposed = self
+        self._transposed, self._is_transpose_old = transpose, False
         return transpose
 
     @property
@@ -274,13 +293,16 @@ class Operator:
         """The operator of the adjoint matrix, which is the transposed one: values are real."""
         return self.T
 
-    def transpose(self) -> Operator:
+    def transpose(self) -> Operator:  # type: ignore[override]
         """Return the operator of the transposed matrix; see `T`."""
         return self.T
 
-    def adjoint(self) -> Operator:
+    def adjoint(self) -> Operator:  # type: ignore[misc]
         """Return the operator of the adjoint matrix; see `H`."""
         return self.T
+
+    _transpose = transpose
+    _adjoint = adjoint
 
     def update_values(self, data: VectorLike) -> None:
         """Replace the values; the pattern stays.
@@ -298,8 +320,10 @@ class Operator:
         RefusedError
             If the storage format relies on a property of the values that these lack.
         """
-        if len(data) != self._count:
-            raise ShapeError(f"there are {len(data)} values for {self._count} entries")
+        shape = getattr(data, "shape", None)
+        count = shape[0] if shape else len(data)
+        if count != self._count:
+            raise ShapeError(f"there are {count} values for {self._count} entries")
         if self._core.gpu is not None and is_on_gpu(data):
             from ._device import update
 
@@ -314,9 +338,9 @@ class Operator:
     def close(self) -> None:
         """Free the memory; later products raise an exception."""
         self._core.close()
-        transpose, self._transpose, self._csr = self._transpose, None, None
+        transpose, self._transposed, self._csr = self._transposed, None, None
         if transpose is not None:
-            transpose._transpose = None
+            transpose._transposed = None
             transpose.close()
 
     def __enter__(self) -> Operator:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from . import _ellect
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -144,8 +142,9 @@ class Recommendation:
 
         None if the ranking does not hold it, as after ``Client.recommend(..., top=1)``.
         """
-        ranked = {item.candidate: item for item in self.ranking}
-        return next((ranked[name] for name in _ellect.BASELINES if name in ranked), None)
+        named = self._answer.get("baseline")
+        wanted = None if named is None else named["candidate"]
+        return next((item for item in self.ranking if item.candidate == wanted), None)
 
     def __str__(self) -> str:
         """Return the explanation as text."""
@@ -201,7 +200,7 @@ class Recommendation:
         matplotlib.axes.Axes
             The axes.
         """
-        ax = _axes(ax)
+        ax = axes(ax)
         shown = self._drawn(top)
         colors = ["C1" if item == self.baseline else "C0" for item in shown]
         ax.barh([item.candidate for item in shown], [item.spmv_us for item in shown], color=colors)
@@ -225,7 +224,7 @@ class Recommendation:
         matplotlib.axes.Axes
             The axes.
         """
-        ax = _axes(ax)
+        ax = axes(ax)
         shown = self._drawn(top)
         most = max(100 * self.spmvs, 10_000)
         counts = [10.0**exponent for exponent in range(len(str(most)))]
@@ -242,7 +241,8 @@ class Recommendation:
         return ax
 
 
-def _axes(ax: Axes | None) -> Axes:
+def axes(ax: Axes | None) -> Axes:
+    """Return the axes, or new ones if there are none."""
     if ax is not None:
         return ax
     # Only plots need matplotlib.

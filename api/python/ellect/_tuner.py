@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from . import _ellect
 from ._errors import ArgumentError, KindError
 from ._matrix import MatrixLike, is_on_gpu, load, parts
-from ._operator import Operator
 from ._recommendation import Recommendation
 
 if TYPE_CHECKING:
     from ._ellect import _Use
+    from ._operator import Operator
 
 
-def _count(what: str, number: int) -> int:
+def count(what: str, number: int) -> int:
+    """Return a whole number that the compiled module can take, or raise an exception."""
     try:
         whole = int(number)
     except (TypeError, ValueError):
@@ -37,11 +38,11 @@ def _use(
     verify: bool = False,
 ) -> _Use:
     return {
-        "spmvs": _count("spmvs", spmvs),
-        "updates": _count("updates", updates),
+        "spmvs": count("spmvs", spmvs),
+        "updates": count("updates", updates),
         "effort": effort,
         "basis": basis,
-        "memory_limit": None if memory_limit is None else _count("memory_limit", memory_limit),
+        "memory_limit": None if memory_limit is None else count("memory_limit", memory_limit),
         "budget_s": None if budget_s is None else float(budget_s),
         "verify": bool(verify),
     }
@@ -142,6 +143,9 @@ class Tuner:
 
                 index = int(self._name.removeprefix("cuda:"))
                 return prepare_on_gpu(self._core, csr, precision, index, use)
+        # Operators load SciPy's if it is installed.
+        from ._operator import Operator
+
         matrix, csr_or_none = load(A, shape, precision, 2)
         return Operator(self._core, self._core.prepare(matrix, use), use, csr_or_none, matrix)
 

@@ -2,10 +2,12 @@
 #![allow(unsafe_code, reason = "arrays of other owners are reached by their addresses")]
 
 use ellect::csr::{CsrRef, RowPtr};
+use ellect::density::Density;
 use ellect::read::{self, Limits};
 use ellect::{Csr, Error, Precision, Result, Scalar};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::{exception, run};
 
@@ -266,6 +268,18 @@ impl Matrix {
             Precision::F32 => read::file(&path, &Limits::default()).map(Matrix::of_f32),
             Precision::F64 => read::file(&path, &Limits::default()).map(Matrix::of_f64),
         })
+    }
+
+    /// Counts the entries in each cell of a grid: 64-bit numbers, row by row.
+    fn density<'py>(
+        &self,
+        py: Python<'py>,
+        rows: usize,
+        columns: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let count = || with_csr!(self, |csr| Density::of(csr.pattern(), rows, columns));
+        let found = run(py, count)?;
+        Ok(PyBytes::new(py, bytemuck::cast_slice(found.counts())))
     }
 
     /// Numbers of rows and columns.

@@ -67,7 +67,7 @@ pub fn exception(error: Error) -> PyErr {
 }
 
 /// Returns the exception for a panic of the library.
-fn panicked(panic: Box<dyn Any + Send>) -> PyErr {
+pub fn panicked(panic: Box<dyn Any + Send>) -> PyErr {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     InternalError::new_err(format!(

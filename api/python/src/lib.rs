@@ -13,6 +13,8 @@ mod errors;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod operator;
+mod program;
+mod tensor;
 mod tuner;
 
 use pyo3::prelude::*;
@@ -26,12 +28,15 @@ mod _ellect {
     #[pymodule_export]
     use crate::operator::Operator;
     #[pymodule_export]
+    use crate::program::run_program;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
     use crate::tuner::{Tuner, feature_table};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-        module.add("CUDA", cfg!(feature = "cuda"))?;
-        module.add("BASELINES", ellect::format::BASELINES)
+        module.add("CUDA", cfg!(feature = "cuda"))
     }
 }

@@ -1,7 +1,6 @@
-"""Recommendations, features, files, the client and the program."""
+"""Recommendations, features, files and the client."""
 
 import json
-import pathlib
 import subprocess
 import sys
 import threading
@@ -205,16 +204,6 @@ def test_the_import_is_quick_and_loads_no_numpy():
         return int(told.rsplit("\n", 2)[-2].split("|")[1]) / 1e6
 
     assert min(import_s() for _ in range(5)) < 0.08
-
-
-def test_the_program_is_started_or_missed(tmp_path):
-    missed = run("-m", "ellect", env={"PATH": ""})
-    assert missed.returncode == 2 and "ELLECT_PROGRAM" in missed.stderr
-    program = pathlib.Path(tmp_path, "program")
-    program.write_text("#!/bin/sh\necho \"$@\"; exit 3\n")
-    program.chmod(0o755)
-    started = run("-m", "ellect", "recommend", "x", env={"ELLECT_PROGRAM": str(program)})
-    assert (started.returncode, started.stdout) == (3, "recommend x\n")
 
 
 def test_everything_named_is_there():

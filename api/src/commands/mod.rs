@@ -19,7 +19,6 @@ pub mod wisdom;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -39,11 +38,12 @@ pub enum Answer {
     No,
 }
 
-impl From<Answer> for ExitCode {
-    fn from(answer: Answer) -> ExitCode {
-        match answer {
-            Answer::Yes => ExitCode::SUCCESS,
-            Answer::No => ExitCode::FAILURE,
+impl Answer {
+    /// Returns the exit code of the process.
+    pub fn code(self) -> u8 {
+        match self {
+            Answer::Yes => 0,
+            Answer::No => 1,
         }
     }
 }

@@ -35,8 +35,9 @@ use super::jobs::{self, Entry, Job, Plan, Task, Work};
 use super::measured::MOST_WAIT;
 use super::places::{Client, Places};
 use crate::installed::Installed;
-use crate::options::{duration, this_program};
+use crate::options::duration;
 use crate::query;
+use crate::started;
 
 /// Variable of the environment of a process that ends when its standard input does.
 pub const ENDS_WITH_INPUT: &str = "ELLECT_ENDS_WITH_INPUT";
@@ -268,8 +269,13 @@ fn plan_in(
 async fn trained(service: &Service, entry: &Entry, training: &Training) -> Result<Bytes, Failure> {
     let data = &service.config.data;
     let since_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let mut command = Command::new(this_program()?);
-    command.args(training.arguments(data)).env(ENDS_WITH_INPUT, "1").env("NO_COLOR", "1");
+    let (program, first) = started::again().map_err(Failure::internal)?;
+    let mut command = Command::new(program);
+    command
+        .args(first)
+        .args(training.arguments(data))
+        .env(ENDS_WITH_INPUT, "1")
+        .env("NO_COLOR", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     // An interrupt at a terminal goes to the service alone.
     #[cfg(unix)]

@@ -1,4 +1,5 @@
-//! The `ellect` command line program.
+//! The command line and the HTTP service of ellect, for the program `ellect` and for
+//! `python -m ellect`.
 
 mod arguments;
 mod cli;
@@ -9,11 +10,11 @@ mod options;
 mod output;
 mod query;
 mod service;
+mod started;
 mod tuner_of;
 mod views;
 
 use std::io;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use ellect::measure::worker;
@@ -25,27 +26,40 @@ use commands::{
 };
 use service::tune as tune_job;
 
-fn main() -> ExitCode {
+pub use started::Started;
+
+/// Runs the command line of this process and returns its exit code. `--help` and errors of the
+/// command line itself end the process.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// fn main() -> ExitCode {
+///     ExitCode::from(ellect_api::run(ellect_api::Started::as_program()))
+/// }
+/// ```
+pub fn run(started: Started) -> u8 {
+    started.keep();
     match start() {
-        Ok(answer) => answer.into(),
-        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Ok(answer) => answer.code(),
+        Err(error) if output::reader_is_gone(&error) => 0,
         Err(error) => {
             output::note(&format!("error: {}", output::message(&error)));
-            ExitCode::from(2)
+            2
         }
     }
 }
 
 /// Parses the command line and runs the command.
 fn start() -> Result<Answer> {
-    match configured::parse(std::env::args_os().collect())? {
+    match configured::parse(started::words())? {
         (_, Some(config)) => output::print(&config).map(|()| Answer::Yes),
-        (cli, None) => run(cli),
+        (cli, None) => answer(cli),
     }
 }
 
 /// Runs the command.
-fn run(cli: Cli) -> Result<Answer> {
+fn answer(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
     let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
     match cli.command {
