@@ -114,7 +114,7 @@ impl Gpu {
     /// Fails, because this build cannot open GPUs.
     ///
     /// # Errors
-    /// Always [`Error::UnknownDevice`](crate::Error::UnknownDevice), with the name of the feature.
+    /// Always [`Error::UnknownDevice`], with the name of the feature.
     pub fn open(index: u32) -> Result<Self> {
         let why = "GPUs of this machine need a program built with the feature cuda";
         Err(device::unknown(&handle(index), device::shipped_names(), why))
