@@ -3,8 +3,6 @@
 # environment, and runs its tests, examples and type checks.
 set -euo pipefail
 cd "$(dirname "$0")"
-root=$(cd ../.. && pwd)
-target=${CARGO_TARGET_DIR:-$root/target}
 
 venv=$(mktemp -d)
 trap 'rm -rf "$venv"' EXIT
@@ -15,9 +13,6 @@ wheel=$(ls "$venv"/wheels/*.whl)
 "$venv/bin/pip" install -q --disable-pip-version-check "$wheel[test]"
 
 export ELLECT_DATA=$venv/data
-# Tests read what the program writes.
-cargo build --quiet -p ellect-api
-export ELLECT_PROGRAM=$target/debug/ellect
 # The installed package is tested, not the folder.
 python=("$venv/bin/python" -P -m)
 "${python[@]}" pytest -q --import-mode=importlib tests

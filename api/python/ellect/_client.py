@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,17 @@ class Client:
         return list(self._get("/devices"))
 
     def models(self) -> list[dict[str, Any]]:
-        """Return the trained models by device and precision."""
+        """Return the trained models by device and precision, with their scores."""
         return list(self._get("/models"))
+
+    def model_card(self, device: str, precision: str = "f64") -> str:
+        """Return the card of the model in use for a device, in Markdown."""
+        names = (urllib.parse.quote(name, safe="") for name in (device, precision))
+        return self._read(self._request("GET", f"/models/{'/'.join(names)}/card")).decode()
+
+    def reload_models(self) -> list[dict[str, Any]]:
+        """Make the service read its models again; return them as `models` does."""
+        return list(self._ask(self._request("POST", "/models/reload", body=b"")))
 
     def structure(self, fingerprint: str) -> dict[str, Any]:
         """Return features and measurements of a matrix that was measured.
@@ -105,7 +115,60 @@ class Client:
 
     def metrics(self) -> str:
         """Return the figures of the service as text for Prometheus."""
-        return self._read(urllib.request.Request(f"{self.url}/metrics")).decode()
+        return self._read(self._request("GET", "/metrics")).decode()
+
+    def measurements(self, device: str | None = None) -> list[dict[str, Any]]:
+        """Return the stored records, all or those of a device, as ``ellect wisdom export`` does."""
+        query = {} if device is None else {"device": device}
+        lines = self._read(self._request("GET", "/measurements", query)).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def add_measurements(
+        self, records: Iterable[dict[str, Any]], *, join: bool = False
+    ) -> dict[str, Any]:
+        """Store records that `measurements` returned, and return how many were taken.
+
+        Parameters
+        ----------
+        records : iterable of dict
+            The records.
+        join : bool
+            Add timings of a candidate to the stored ones, instead of replacing older ones.
+        """
+        body = "".join(json.dumps(record) + "\n" for record in records).encode()
+        query = {"join": str(join).lower()}
+        return dict(self._ask(self._request("POST", "/measurements", query, body)))
+
+    def tune(self, **options: object) -> dict[str, Any]:
+        """Train models from the stored measurements, and return the job once it has ended.
+
+        Parameters
+        ----------
+        **options
+            Parameters of ``POST /tune``: device, precision, generate, matrix, budget, plan and
+            quick.
+
+        Raises
+        ------
+        ServiceError
+            If the training failed, or takes longer than `timeout_s`; the job then goes on.
+        """
+        job = self._ended(self._ask(self._request("POST", "/tune", _pairs(options), b"")))
+        if job["status"] != "succeeded":
+            raise _told(job, f"job {job['id']} is {job['status']}")
+        return job
+
+    def jobs(self, **options: object) -> list[dict[str, Any]]:
+        """Return the latest jobs, the last one first; `options` are status, kind, limit and from."""
+        return list(self._ask(self._request("GET", "/jobs", _pairs(options)))["jobs"])
+
+    def job(self, number: int) -> dict[str, Any]:
+        """Return a job, with its result if it has one."""
+        return dict(self._get(f"/jobs/{number}"))
+
+    def cancel(self, number: int) -> dict[str, Any]:
+        """Cancel a job and return it; its end may take some seconds."""
+        return dict(self._ask(self._request("DELETE", f"/jobs/{number}")))
 
     def recommend(
         self,
@@ -153,19 +216,19 @@ class Client:
             raise ArgumentError("both a matrix and a fingerprint are given; give one of them")
         body, own = _body(A, shape)
         query = {"precision": precision or own, **options}
-        pairs = {name: str(value) for name, value in query.items() if value is not None}
-        path = "/recommend"
-        if fingerprint is not None:
-            path += f"/{urllib.parse.quote(fingerprint, safe='')}"
-        address = f"{self.url}{path}?{urllib.parse.urlencode(pairs)}"
-        method = "POST" if fingerprint is None else "GET"
-        data = body if fingerprint is None else None
-        request = urllib.request.Request(address, data=data, method=method)
         kind = "application/json" if isinstance(A, dict) else "application/octet-stream"
-        request.add_header("Content-Type", kind)
+        if fingerprint is None:
+            request = self._request("POST", "/recommend", _pairs(query), body, kind)
+        else:
+            path = f"/recommend/{urllib.parse.quote(fingerprint, safe='')}"
+            request = self._request("GET", path, _pairs(query))
+        # A measurement that takes long is a job.
+        answer = self._ended(self._ask(request))
+        return Recommendation.from_dict(_result(answer) if "status" in answer else answer)
+
+    def _ended(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer; one that is a job once the job has ended."""
         start = time.monotonic()
-        answer = self._ask(request)
-        # A measurement that takes long is a job, which is asked for until it ends.
         while answer.get("status") in ("enqueued", "processing"):
             if time.monotonic() - start > self.timeout_s:
                 raise ServiceError(
@@ -174,12 +237,24 @@ class Client:
                 )
             time.sleep(_PAUSE_S)
             answer = self._get(f"/jobs/{answer['id']}")
-        if "status" in answer:
-            answer = _result(answer)
-        return Recommendation.from_dict(answer)
+        return answer
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: bytes | None = None,
+        kind: str = "application/octet-stream",
+    ) -> urllib.request.Request:
+        query_text = f"?{urllib.parse.urlencode(query)}" if query else ""
+        request = urllib.request.Request(f"{self.url}{path}{query_text}", body, method=method)
+        if body is not None:
+            request.add_header("Content-Type", kind)
+        return request
 
     def _get(self, path: str) -> Any:
-        return self._ask(urllib.request.Request(f"{self.url}{path}"))
+        return self._ask(self._request("GET", path))
 
     def _ask(self, request: urllib.request.Request) -> Any:
         text = self._read(request)
@@ -206,6 +281,15 @@ class Client:
             raise ServiceError(
                 f"cannot reach {self.url}: {reason}; `ellect serve` starts the service"
             ) from error
+
+
+def _pairs(options: dict[str, Any]) -> dict[str, str]:
+    """Return the options that are given, as text."""
+
+    def text(value: Any) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return {name: text(value) for name, value in options.items() if value is not None}
 
 
 def _result(job: dict[str, Any]) -> dict[str, Any]:

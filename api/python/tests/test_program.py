@@ -130,6 +130,43 @@ def test_a_service_measures_for_those_who_may(service, matrix):
     assert any(item.source == "measured" for item in answer.ranking)
     found = client.structure(answer.fingerprint)
     assert found["measurements"]
+    records = client.measurements()
+    assert any(record.get("device") == "cpu" for record in records)
+    others = client.measurements(device="h200")
+    assert all("device" not in record for record in others)
+    told = client.add_measurements(records)
+    assert (told["taken"] + told["known"], told["skipped"]) == (len(records), 0)
+    with pytest.raises(ellect.ServiceError) as raised:
+        client.add_measurements([{"no": "record"}])
+    assert raised.value.kind == "records"
+    with pytest.raises(ellect.ServiceError) as raised:
+        ellect.Client(service, token=READ).add_measurements(records)
+    assert raised.value.kind == "role"
+
+
+def test_models_and_jobs_of_a_service(service):
+    client = ellect.Client(service, token=WRITE)
+    assert client.model_card("h200", "f32").startswith("#")
+    assert client.reload_models() == client.models()
+    with pytest.raises(ellect.ServiceError) as raised:
+        client.job(10**6)
+    assert raised.value.kind == "job"
+    with pytest.raises(ellect.ServiceError) as raised:
+        client.cancel(10**6)
+    assert raised.value.kind == "job"
+    with pytest.raises(ellect.ArgumentError, match="guess"):
+        client.tune(generate="guess")
+    impatient = ellect.Client(service, token=WRITE, timeout_s=3)
+    with pytest.raises(ellect.ServiceError, match="it goes on"):
+        impatient.tune(generate="small", budget="10m")
+    (job,) = client.jobs(kind="tune", limit=1)
+    assert job["status"] in ("enqueued", "processing")
+    client.cancel(job["id"])
+    for _ in range(100):
+        if (state := client.job(job["id"])["status"]) not in ("enqueued", "processing"):
+            break
+        time.sleep(0.1)
+    assert state == "canceled"
 
 
 def test_an_interrupt_ends_a_command():
