@@ -227,7 +227,7 @@ impl<T: Scalar> Peers<T> {
         for sum in sums.iter() {
             let mut one = [T::ZERO];
             sum.read(&mut one)?;
-            total = total + one[0];
+            total += one[0];
         }
         Ok(total)
     }
