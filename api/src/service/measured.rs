@@ -23,7 +23,7 @@ pub const MOST_WAIT: Duration = Duration::from_secs(600);
 pub struct Asked {
     /// The parameters, as they were sent.
     pub query: Vec<(String, String)>,
-    /// The same, parsed.
+    /// Device, number of products and effort of the recommendation.
     pub options: Options,
     /// The parameters about the body and about waiting.
     pub reading: BodyOptions,
