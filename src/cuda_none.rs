@@ -13,6 +13,7 @@ use crate::device::{self, Device};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
+use crate::partition::Sent;
 use crate::scalar::Scalar;
 
 /// An open GPU; none exists in this build.
@@ -38,19 +39,6 @@ pub struct DeviceSlice<'a, T> {
 pub struct DeviceSliceMut<'a, T> {
     never: Infallible,
     values: PhantomData<&'a mut [T]>,
-}
-
-/// The elements that one part sends to another.
-pub(crate) struct Sent<'a> {
-    /// The part that owns the elements, and the part that needs them.
-    pub from: usize,
-    pub to: usize,
-    /// Place of the owner's first own element in its vector, and positions of the elements behind
-    /// it.
-    pub first: u32,
-    pub elements: &'a [u32],
-    /// Position of the first of them in the other part's vector.
-    pub place: usize,
 }
 
 /// A vector divided among GPUs; none exists in this build.

@@ -7,6 +7,19 @@ use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
 
+/// The elements that one part sends to another.
+pub(crate) struct Sent<'a> {
+    /// The part that owns the elements, and the part that needs them.
+    pub from: usize,
+    pub to: usize,
+    /// Place of the owner's first own element in its vector, and positions of the elements behind
+    /// it.
+    pub first: u32,
+    pub elements: &'a [u32],
+    /// Position of the first of them in the other part's vector.
+    pub place: usize,
+}
+
 /// A partition of the rows: part `p` has the rows `order[bounds[p]..bounds[p + 1]]`, in rising
 /// order.
 #[derive(Clone, Debug, PartialEq, Eq)]

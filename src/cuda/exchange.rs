@@ -11,6 +11,7 @@ use super::memory::{Memory, Queue};
 use super::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, Graph, Vector, check, handle};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Launch};
+use crate::partition::Sent;
 use crate::scalar::{Precision, Scalar};
 
 /// Threads of a block, maximum number of blocks, and words of the state.
@@ -26,19 +27,6 @@ const EACH: u64 = 4;
 
 /// Maximum time of waiting for another GPU, in nanoseconds.
 const LIMIT_NS: u64 = 20_000_000_000;
-
-/// The elements that one part sends to another.
-pub(crate) struct Sent<'a> {
-    /// The part that owns the elements, and the part that needs them.
-    pub from: usize,
-    pub to: usize,
-    /// Place of the owner's first own element in its vector, and positions of the elements behind
-    /// it.
-    pub first: u32,
-    pub elements: &'a [u32],
-    /// Position of the first of them in the other part's vector.
-    pub place: usize,
-}
 
 /// A vector divided among GPUs: each has its own elements and its halo.
 pub(crate) struct PeerVector<T> {

@@ -39,7 +39,7 @@ use ellect_kernels::Image;
 
 pub use csr::DeviceCsr;
 pub use cusparse::version as cusparse_version;
-pub(crate) use exchange::{PeerProduct, PeerVector, Peers, Sent};
+pub(crate) use exchange::{PeerProduct, PeerVector, Peers};
 pub use graph::Graph;
 pub use operator::CudaOperator;
 pub use placed::GpuOperator;

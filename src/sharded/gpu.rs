@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use super::halo::Shape;
 use super::{ShardedOperator, check_len};
-use crate::cuda::{
-    DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers, Sent,
-};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers};
 use crate::error::{Error, Result};
-use crate::partition::Partition;
+use crate::partition::{Partition, Sent};
 use crate::scalar::Scalar;
 
 /// The products of a [`ShardedOperator`] whose parts are all on GPUs, with vectors that stay there.
