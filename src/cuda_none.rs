@@ -13,7 +13,7 @@ use crate::device::{self, Device};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
-use crate::partition::Sent;
+use crate::partition::{Group, Sent};
 use crate::scalar::Scalar;
 
 /// An open GPU; none exists in this build.
@@ -56,6 +56,12 @@ pub(crate) struct PeerProduct<'a, T> {
     never: Infallible,
     values: PhantomData<&'a T>,
 }
+
+/// The operators of a part; none exist in this build.
+type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
+
+/// A factor of a divided vector.
+pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
 
 /// GPUs that exchange halos; none exist in this build.
 #[derive(Debug)]
@@ -398,8 +404,8 @@ impl<T: Scalar> Peers<T> {
     ///
     /// # Errors
     /// [`Error::Argument`] without operators.
-    pub fn new(operators: &[&GpuOperator<T>], sent: &[Sent<'_>]) -> Result<Self> {
-        if let Some(operator) = operators.first() {
+    pub fn new(products: &[Products<'_, T>], sent: &[Sent<'_>]) -> Result<Self> {
+        if let Some((_, operator)) = products.iter().flatten().next() {
             match operator.never {}
         }
         let elements: usize = sent
@@ -423,7 +429,7 @@ impl<T: Scalar> Peers<T> {
     /// Never called.
     pub fn apply(
         &self,
-        _operators: &[&GpuOperator<T>],
+        _products: &[Products<'_, T>],
         _alpha: T,
         _x: &PeerVector<T>,
         _beta: T,
@@ -438,7 +444,7 @@ impl<T: Scalar> Peers<T> {
     /// Never called.
     pub fn capture<'a>(
         &'a self,
-        _operators: &[&'a GpuOperator<T>],
+        _products: &[Products<'a, T>],
         _alpha: T,
         _x: PeerVector<T>,
         _beta: T,
@@ -447,11 +453,30 @@ impl<T: Scalar> Peers<T> {
         match self.never {}
     }
 
-    /// Computes a dot product.
+    /// Queues a dot product.
     ///
     /// # Errors
     /// Never called.
-    pub fn dot(&self, _x: &PeerVector<T>, _y: &PeerVector<T>) -> Result<T> {
+    pub fn dot(
+        &self,
+        _x: &PeerVector<T>,
+        _y: &PeerVector<T>,
+        _result: &mut PeerVector<T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Queues y = alpha x + beta y.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn axpby(
+        &self,
+        _alpha: PeerFactor<'_, T>,
+        _x: &PeerVector<T>,
+        _beta: PeerFactor<'_, T>,
+        _y: &mut PeerVector<T>,
+    ) -> Result<()> {
         match self.never {}
     }
 

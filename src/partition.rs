@@ -3,6 +3,8 @@
 #[cfg_attr(not(feature = "metis"), path = "partition/cut_none.rs")]
 mod cut;
 
+use std::ops::Range;
+
 use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
@@ -20,8 +22,16 @@ pub(crate) struct Sent<'a> {
     pub place: usize,
 }
 
-/// A partition of the rows: part `p` has the rows `order[bounds[p]..bounds[p + 1]]`, in rising
-/// order.
+/// Neighbouring rows of a part whose products are one operator's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The rows, counted from the part's first one.
+    pub rows: Range<usize>,
+    /// Set if the rows may need elements of other parts.
+    pub needs_halo: bool,
+}
+
+/// A partition of the rows: part `p` has the rows `order[bounds[p]..bounds[p + 1]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Old row of each new one: `order[new] = old`.
@@ -47,7 +57,7 @@ impl Partition {
         self.bounds.len() - 1
     }
 
-    /// Returns the rows of a part, rising.
+    /// Returns the rows of a part, in its order.
     pub fn of(&self, part: usize) -> &[u32] {
         &self.order[self.bounds[part]..self.bounds[part + 1]]
     }

@@ -2,7 +2,7 @@
 
 use ellect::choose::ValuesUse;
 use ellect::generate::Spec;
-use ellect::sharded::{ShardedOperator, Split};
+use ellect::sharded::{Mode, ShardedOperator, Split};
 use ellect::{Csr, Error, Scalar, Tuner, Workload, check};
 
 fn matrix<T: Scalar>(spec: &str) -> Csr<T> {
@@ -36,7 +36,16 @@ fn matrices<T: Scalar>() -> Vec<Csr<T>> {
 }
 
 fn prepared<T: Scalar>(csr: &Csr<T>, parts: usize, split: Split<'_>) -> ShardedOperator<T> {
-    let tuners = Tuner::open_all(&vec!["cpu"; parts]).expect("a host");
+    prepared_in(csr, parts, split, Mode::Auto)
+}
+
+fn prepared_in<T: Scalar>(
+    csr: &Csr<T>,
+    parts: usize,
+    split: Split<'_>,
+    mode: Mode,
+) -> ShardedOperator<T> {
+    let tuners = Tuner::open_all(&vec!["cpu"; parts]).expect("a host").with_mode(mode);
     let workload = Workload { spmvs: 10_000, ..Workload::default() };
     let prepared = tuners.prepare_sharded(csr, &workload, split);
     prepared.unwrap_or_else(|error| panic!("{split:?} in {parts} parts: {error}"))
@@ -61,11 +70,13 @@ fn check<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>) {
 
 fn every_split_multiplies<T: Scalar>(csr: &Csr<T>, parts: usize) {
     let owners: Vec<u32> = (0..csr.nrows()).map(|row| (row * 5 % parts) as u32).collect();
-    for split in [Split::EqualRows, Split::EqualNonzeros, Split::Owners(&owners)] {
-        check(&prepared(csr, parts, split), csr);
-    }
-    if cfg!(feature = "metis") && csr.nrows() == csr.ncols() {
-        check(&prepared(csr, parts, Split::FewCuts), csr);
+    for mode in [Mode::Vector, Mode::Overlap] {
+        for split in [Split::EqualRows, Split::EqualNonzeros, Split::Owners(&owners)] {
+            check(&prepared_in(csr, parts, split, mode), csr);
+        }
+        if cfg!(feature = "metis") && csr.nrows() == csr.ncols() {
+            check(&prepared_in(csr, parts, Split::FewCuts, mode), csr);
+        }
     }
 }
 
@@ -98,6 +109,30 @@ fn a_part_gets_each_foreign_element_once() {
         a.parts().iter().map(|part| part.neighbours().collect()).collect();
     assert_eq!(neighbours, [vec![1], vec![0, 2], vec![1, 3], vec![2]]);
     assert_eq!(a.rows_of(1), (100..200).collect::<Vec<u32>>());
+}
+
+#[test]
+fn rows_that_need_no_halo_have_an_operator_of_their_own() {
+    let csr = matrix::<f64>("stencil5:400");
+    let a = prepared_in(&csr, 4, Split::EqualRows, Mode::Overlap);
+    let rows = |part: usize| -> Vec<_> {
+        a.parts()[part].operators().map(|(rows, operator)| (rows, operator.nnz())).collect()
+    };
+    // Lines of 20 points: a first or last line of a part needs one of a neighbour.
+    assert_eq!(rows(0), [(0..80, 372), (80..100, 98)]);
+    assert_eq!(rows(1), [(0..20, 98), (20..80, 294), (80..100, 98)]);
+    assert_eq!(rows(3), [(0..20, 98), (20..100, 372)]);
+    assert_eq!(a.rows_of(1), (100..200).collect::<Vec<u32>>(), "slabs keep their order");
+
+    // Where owners are scattered, rows are ordered by what they need, and the products stay.
+    let owners: Vec<u32> = (0..400).map(|row| u32::from(row % 20 >= 10)).collect();
+    let a = prepared_in(&csr, 2, Split::Owners(&owners), Mode::Overlap);
+    let needs: Vec<usize> = a.parts()[0].operators().map(|(rows, _)| rows.len()).collect();
+    assert_eq!(needs, [180, 20]);
+    assert!(a.rows_of(0)[180..].iter().all(|row| row % 20 == 9), "column 9 needs column 10");
+    check(&a, &csr);
+    let host = prepared_in(&csr, 4, Split::EqualRows, Mode::Auto);
+    assert!(host.parts().iter().all(|part| part.operators().len() == 1), "nothing overlaps here");
 }
 
 #[test]
@@ -141,9 +176,9 @@ fn a_solver_keeps_its_vectors_divided() {
 #[test]
 fn values_are_replaced_and_other_patterns_are_refused() {
     let csr = matrix::<f64>("stencil7:1000");
-    let tuners = Tuner::open_all(&["cpu"; 3]).expect("a host");
+    let tuners = Tuner::open_all(&["cpu"; 3]).expect("a host").with_mode(Mode::Overlap);
     let workload = Workload { values: ValuesUse::Change(5), ..Workload::default() };
-    let owners: Vec<u32> = (0..csr.nrows() as u32).map(|row| row % 3).collect();
+    let owners: Vec<u32> = (0..csr.nrows() as u32).map(|row| row / 200 % 3).collect();
     let mut a = tuners.prepare_sharded(&csr, &workload, Split::Owners(&owners)).expect("it fits");
     let doubled = csr.map_values(|value| 2.0 * value);
     a.update(&doubled).expect("the pattern stays");

@@ -1,14 +1,15 @@
-//! Exchange of halos between GPUs whose memory is open to each other: kernels store elements of x
-//! into the halos of other GPUs and agree by counters; see `kernels/vectors/exchange.cu`.
+//! Exchange of elements of vectors between GPUs whose memory is open to each other: kernels store
+//! elements of x into the vectors of other GPUs and agree by counters; see
+//! `kernels/vectors/exchange.cu`.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cust::sys as cuda;
 
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, Queue};
-use super::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, Graph, Vector, check, handle};
+use super::{DeviceSlice, DeviceSliceMut, Gpu, Vector, handle};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Launch};
 use crate::partition::Sent;
@@ -30,7 +31,7 @@ const LIMIT_NS: u64 = 20_000_000_000;
 
 /// A vector divided among GPUs: each has its own elements and its halo.
 pub(crate) struct PeerVector<T> {
-    parts: Vec<Vector<T>>,
+    pub(super) parts: Vec<Vector<T>>,
     /// Places of the own elements of each part.
     own: Vec<Range<usize>>,
     /// For each part, the addresses in other parts to which its elements go.
@@ -64,21 +65,11 @@ impl<T: Scalar> PeerVector<T> {
     }
 }
 
-/// GPUs that multiply parts of one matrix and exchange halos.
-pub(crate) struct Peers<T> {
+/// What each of several GPUs sends to the others.
+pub(super) struct Exchange {
     parts: Vec<Peer>,
     /// For each part, the parts to which it sends, and the places in their vectors.
     sends: Vec<Vec<(usize, usize)>>,
-    /// Dot products of each part.
-    sums: Mutex<Vec<Vector<T>>>,
-}
-
-/// A product captured as one graph for each GPU.
-pub(crate) struct PeerProduct<'a, T> {
-    peers: &'a Peers<T>,
-    graphs: Vec<Graph>,
-    pub x: PeerVector<T>,
-    pub y: PeerVector<T>,
 }
 
 /// One GPU of an exchange.
@@ -92,24 +83,12 @@ struct Peer {
     _arrays: Vec<Memory>,
 }
 
-impl<T: Scalar> Peers<T> {
-    /// Opens the memory of the parts' GPUs to each other and prepares their exchange.
+impl Exchange {
+    /// Prepares an exchange between GPUs whose memory is open to each other, one for each part.
     ///
     /// # Errors
-    /// [`Error::Argument`] if two parts share a stream; [`Error::Device`] if a GPU cannot reach the
-    /// memory of another, and from the driver.
-    pub fn new(operators: &[&GpuOperator<T>], sent: &[Sent<'_>]) -> Result<Self> {
-        let gpus: Vec<Arc<Gpu>> = operators.iter().map(|a| Arc::clone(a.gpu())).collect();
-        for (k, gpu) in gpus.iter().enumerate() {
-            if gpus[..k].iter().any(|other| Arc::ptr_eq(&other.queue, &gpu.queue)) {
-                return Err(Error::argument(format!(
-                    "{} multiplies several parts on one stream, where an exchange would wait for \
-                     itself: name each GPU once",
-                    handle(gpu.index)
-                )));
-            }
-        }
-        open_memory(&gpus)?;
+    /// [`Error::Device`] from the driver.
+    pub fn new(gpus: &[Arc<Gpu>], sent: &[Sent<'_>], precision: Precision) -> Result<Self> {
         // Counters for each pair: `ready` of a receiver and `arrived` of a sender.
         let counters = |gpu: &Arc<Gpu>| Memory::zeros(16 * gpus.len() as u64, &gpu.queue);
         let counters: Vec<Memory> = gpus.iter().map(counters).collect::<Result<_>>()?;
@@ -121,21 +100,20 @@ impl<T: Scalar> Peers<T> {
             let senders: Vec<usize> =
                 sent.iter().filter(|s| s.to == part).map(|s| s.from).collect();
             sends.push(out.iter().map(|s| (s.to, s.place)).collect());
-            parts.push(Peer::new(gpu, T::PRECISION, part, &out, &senders, sent, &counters)?);
+            parts.push(Peer::new(gpu, precision, part, &out, &senders, sent, &counters)?);
         }
         // Counters live as long as any part: each keeps its own.
         for (peer, own) in parts.iter_mut().zip(counters) {
             peer._arrays.push(own);
         }
-        let sums = gpus.iter().map(|gpu| gpu.zeros(1)).collect::<Result<_>>()?;
-        Ok(Peers { parts, sends, sums: Mutex::new(sums) })
+        Ok(Exchange { parts, sends })
     }
 
     /// Allocates zeros with these places of own elements, and numbers of all elements, in each part.
     ///
     /// # Errors
     /// [`Error::Device`] if memory runs out.
-    pub fn zeros(&self, shapes: &[(Range<usize>, usize)]) -> Result<PeerVector<T>> {
+    pub fn zeros<T: Scalar>(&self, shapes: &[(Range<usize>, usize)]) -> Result<PeerVector<T>> {
         let zeros = self.parts.iter().zip(shapes).map(|(peer, (_, len))| peer.gpu.zeros(*len));
         let parts: Vec<Vector<T>> = zeros.collect::<Result<_>>()?;
         let mut targets = Vec::with_capacity(parts.len());
@@ -149,75 +127,29 @@ impl<T: Scalar> Peers<T> {
         Ok(PeerVector { parts, own: shapes.iter().map(|(own, _)| own.clone()).collect(), targets })
     }
 
-    /// Queues y = alpha A x + beta y on all GPUs; returns without waiting.
+    /// Tells whether a part sends or receives anything.
+    pub fn concerns(&self, part: usize) -> bool {
+        self.parts[part].launch.is_some()
+    }
+
+    /// Queues the part's exchange of x on `stream`.
     ///
     /// # Errors
-    /// [`Error::Device`] if a launch fails; the vectors fit, as callers have checked.
-    pub fn apply(
+    /// [`Error::Device`] if the launch fails.
+    ///
+    /// # Safety
+    /// x was made by [`Exchange::zeros`] of this exchange, and both live until the streams of all
+    /// parts have finished it. The context of the part's GPU is current.
+    pub unsafe fn queue<T: Scalar>(
         &self,
-        operators: &[&GpuOperator<T>],
-        alpha: T,
         x: &PeerVector<T>,
-        beta: T,
-        y: &mut PeerVector<T>,
+        part: usize,
+        stream: cuda::CUstream,
     ) -> Result<()> {
-        for (part, (peer, a)) in self.parts.iter().zip(operators).enumerate() {
-            peer.gpu.make_current()?;
-            // SAFETY: the vector's parts and targets belong together and outlive the exchange: all
-            // of them are freed in order on their streams, and `PeerVector` waits before that.
-            unsafe { peer.exchange(x, part, peer.gpu.queue.as_inner())? };
-            a.apply(alpha, &x.parts[part], beta, y.own_mut(part)?)?;
-        }
-        Ok(())
-    }
-
-    /// Captures y = alpha A x + beta y: one graph for each GPU. The operators stay borrowed, and
-    /// the product keeps the vectors.
-    ///
-    /// # Errors
-    /// As [`Peers::apply`].
-    pub fn capture<'a>(
-        &'a self,
-        operators: &[&'a GpuOperator<T>],
-        alpha: T,
-        x: PeerVector<T>,
-        beta: T,
-        y: PeerVector<T>,
-    ) -> Result<PeerProduct<'a, T>> {
-        let graph = |(part, (peer, a)): (usize, (&Peer, &&GpuOperator<T>))| {
-            Graph::capture(&peer.gpu, |stream| {
-                let (x_at, y_at) = (x.parts[part].address(), y.own(part)?.address());
-                // SAFETY: the vectors have the lengths that the operator needs; the product keeps
-                // them and borrows the operators.
-                unsafe {
-                    peer.exchange(&x, part, stream)?;
-                    a.operator().apply_raw(alpha, x_at, beta, y_at, stream)
-                }
-            })
-        };
-        let graphs = self.parts.iter().zip(operators).enumerate().map(graph);
-        Ok(PeerProduct { graphs: graphs.collect::<Result<_>>()?, peers: self, x, y })
-    }
-
-    /// Computes the dot product of the own elements: each GPU its part, and the host their sum in
-    /// the order of the parts. Waits.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the vectors are divided in different ways; errors of
-    /// [`Peers::synchronize`].
-    pub fn dot(&self, x: &PeerVector<T>, y: &PeerVector<T>) -> Result<T> {
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        for (part, (peer, sum)) in self.parts.iter().zip(sums.iter_mut()).enumerate() {
-            peer.gpu.dot(x.own(part)?, y.own(part)?, sum)?;
-        }
-        self.synchronize()?;
-        let mut total = T::ZERO;
-        for sum in sums.iter() {
-            let mut one = [T::ZERO];
-            sum.read(&mut one)?;
-            total += one[0];
-        }
-        Ok(total)
+        let Some(launch) = &self.parts[part].launch else { return Ok(()) };
+        let vectors = [x.parts[part].address(), x.targets[part].address(), 0];
+        // SAFETY: the arrays of the launch belong to `self`, the vectors by the caller's contract.
+        unsafe { launch.launch(vectors, T::ONE, T::ZERO, stream) }
     }
 
     /// Waits for all GPUs.
@@ -241,29 +173,6 @@ impl<T: Scalar> Peers<T> {
                 );
                 return Err(Error::device(DeviceFault::Failed, what));
             }
-        }
-        Ok(())
-    }
-}
-
-impl<T: Scalar> PeerProduct<'_, T> {
-    /// Waits for all GPUs and returns y.
-    ///
-    /// # Errors
-    /// As [`Peers::synchronize`].
-    pub fn into_y(self) -> Result<PeerVector<T>> {
-        self.peers.synchronize()?;
-        Ok(self.y)
-    }
-
-    /// Queues the product on all GPUs; returns without waiting.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if a launch fails.
-    pub fn launch(&self) -> Result<()> {
-        for (peer, graph) in self.peers.parts.iter().zip(&self.graphs) {
-            // SAFETY: `self` borrows the operators and keeps the vectors.
-            unsafe { graph.launch(&peer.gpu)? };
         }
         Ok(())
     }
@@ -329,22 +238,6 @@ impl Peer {
         let launch = launch.map(|launch| launch.overlapping(gpu));
         Ok(Peer { gpu: Arc::clone(gpu), launch, state, waits_for, _arrays: arrays })
     }
-
-    /// Queues the exchange of x on `stream`.
-    ///
-    /// # Safety
-    /// x belongs to the exchange of all parts and lives until their streams have finished it.
-    unsafe fn exchange<T: Scalar>(
-        &self,
-        x: &PeerVector<T>,
-        part: usize,
-        stream: cuda::CUstream,
-    ) -> Result<()> {
-        let Some(launch) = &self.launch else { return Ok(()) };
-        let vectors = [x.parts[part].address(), x.targets[part].address(), 0];
-        // SAFETY: the arrays of the launch belong to `self`, the vectors by the caller's contract.
-        unsafe { launch.launch(vectors, T::ONE, T::ZERO, stream) }
-    }
 }
 
 /// Numbers and addresses of the exchange of one part.
@@ -399,57 +292,6 @@ pub(super) fn launch(precision: Precision) -> Launch {
     plan.launch(precision)
 }
 
-/// Opens the memory pool of each GPU to all others.
-///
-/// # Errors
-/// [`Error::Device`] with the pair of GPUs of which one cannot reach the other's memory.
-fn open_memory(gpus: &[Arc<Gpu>]) -> Result<()> {
-    for gpu in gpus {
-        for other in gpus.iter().filter(|other| other.index != gpu.index) {
-            let mut can = 0;
-            let [own, peer] = [gpu, other].map(|gpu| device(gpu.index));
-            let (own, peer) = (own?, peer?);
-            // SAFETY: the driver writes one number; both devices exist.
-            let code = unsafe { cuda::cuDeviceCanAccessPeer(&mut can, own, peer) };
-            check(code, "asking for access between GPUs")?;
-            if can == 0 {
-                let [own, peer] = [gpu.index, other.index].map(handle);
-                let what = format!(
-                    "{own} cannot reach the memory of {peer}: use apply_sharded, which copies \
-                     through the host, or GPUs that NVLink or one PCIe switch connects"
-                );
-                return Err(Error::device(DeviceFault::Unsupported, what));
-            }
-            give_access(peer, own)?;
-        }
-    }
-    Ok(())
-}
-
-fn device(index: u32) -> Result<cuda::CUdevice> {
-    let mut device = 0;
-    // SAFETY: the driver is initialised and writes one number.
-    check(unsafe { cuda::cuDeviceGet(&mut device, index as i32) }, "finding a device")?;
-    Ok(device)
-}
-
-/// Lets `user` read and write memory of `owner`'s pool, which all vectors are taken from.
-fn give_access(owner: cuda::CUdevice, user: cuda::CUdevice) -> Result<()> {
-    let mut pool = std::ptr::null_mut();
-    let access = cuda::CUmemAccessDesc {
-        location: cuda::CUmemLocation {
-            type_: cuda::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: user,
-        },
-        flags: cuda::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    // SAFETY: the driver writes a pool and reads one description.
-    unsafe {
-        check(cuda::cuDeviceGetDefaultMemPool(&mut pool, owner), "finding a memory pool")?;
-        check(cuda::cuMemPoolSetAccess(pool, &access, 1), "opening a GPU's memory to another")
-    }
-}
-
 impl<T> Drop for PeerVector<T> {
     fn drop(&mut self) {
         // Other GPUs may still store into the halos.
@@ -457,7 +299,7 @@ impl<T> Drop for PeerVector<T> {
     }
 }
 
-impl<T> Drop for Peers<T> {
+impl Drop for Exchange {
     fn drop(&mut self) {
         // Other GPUs may still write to the counters.
         self.parts.iter().for_each(|peer| settle(&peer.gpu.queue));

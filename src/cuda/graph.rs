@@ -56,7 +56,16 @@ impl Graph {
         gpu.make_current()?;
         let own =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
-        let stream = own.as_inner();
+        Self::capture_from(gpu, own.as_inner(), work)
+    }
+
+    /// Captures the work that `work` queues on `stream`, which nothing else uses meanwhile; kernels
+    /// keep its priority. The GPU's context is current.
+    pub(super) fn capture_from(
+        gpu: &Gpu,
+        stream: cuda::CUstream,
+        work: impl FnOnce(cuda::CUstream) -> Result<()>,
+    ) -> Result<Self> {
         let mode = cuda::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut captured =
             Graph { graph: null_mut(), ready: null_mut(), queue: Arc::clone(&gpu.queue) };
@@ -84,9 +93,18 @@ impl Graph {
     /// All addresses that the captured work uses must still be valid.
     pub unsafe fn launch(&self, gpu: &Gpu) -> Result<()> {
         gpu.make_current()?;
+        // SAFETY: by this function's own contract.
+        unsafe { self.launch_on(gpu.stream().as_inner()) }
+    }
+
+    /// Queues the captured work on `stream`; the GPU's context is current.
+    ///
+    /// # Safety
+    /// As for [`Graph::launch`].
+    pub(super) unsafe fn launch_on(&self, stream: cuda::CUstream) -> Result<()> {
         // SAFETY: the graph is instantiated; the addresses it uses are valid by the caller's
         // contract.
-        check(unsafe { cuda::cuGraphLaunch(self.ready, gpu.stream().as_inner()) }, "launching")
+        check(unsafe { cuda::cuGraphLaunch(self.ready, stream) }, "launching")
     }
 }
 

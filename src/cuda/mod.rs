@@ -9,17 +9,20 @@
 //! Each block states why it is sound.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
+mod access;
 mod convert;
 mod csr;
 mod cusparse;
 mod exchange;
 mod features;
+mod fork;
 mod graph;
 mod launch;
 mod memory;
 mod nvml;
 mod operator;
 mod overlap;
+mod peers;
 mod placed;
 mod side;
 mod signatures;
@@ -39,9 +42,10 @@ use ellect_kernels::Image;
 
 pub use csr::DeviceCsr;
 pub use cusparse::version as cusparse_version;
-pub(crate) use exchange::{PeerProduct, PeerVector, Peers};
+pub(crate) use exchange::PeerVector;
 pub use graph::Graph;
 pub use operator::CudaOperator;
+pub(crate) use peers::{PeerFactor, PeerProduct, Peers};
 pub use placed::GpuOperator;
 pub(crate) use side::Mark;
 pub use signatures::check_launch;

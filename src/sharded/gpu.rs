@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::halo::Shape;
-use super::{ShardedOperator, check_len};
+use super::{Part, ShardedOperator, check_len};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers};
 use crate::error::{Error, Result};
-use crate::partition::{Partition, Sent};
+use crate::partition::{Group, Partition, Sent};
 use crate::scalar::Scalar;
 
 /// The products of a [`ShardedOperator`] whose parts are all on GPUs, with vectors that stay there.
 ///
-/// Before the product of a part, one kernel stores the elements of x that other parts need straight
-/// into their halos and waits for its own halo: the GPUs agree among themselves, and the host only
-/// launches. Work is queued on each GPU's stream and returns without waiting, so that a solver on
+/// One kernel for each part stores the elements of x that other parts need straight into their halos
+/// and waits for its own halo: the GPUs agree among themselves, and the host only launches. Rows that
+/// need no halo are multiplied meanwhile, where that pays ([`Mode`](super::Mode)). Work is queued on each GPU's stream and returns without waiting, so that a solver on
 /// the GPUs is ordered by itself.
 ///
 /// ```no_run
@@ -39,8 +39,8 @@ use crate::scalar::Scalar;
 /// # }
 /// ```
 pub struct OnGpus<'a, T: Scalar> {
-    operator: &'a ShardedOperator<T>,
-    peers: Peers<T>,
+    pub(super) operator: &'a ShardedOperator<T>,
+    pub(super) peers: Peers<T>,
 }
 
 /// A vector divided among the GPUs of an [`OnGpus`].
@@ -59,7 +59,7 @@ pub struct OnGpus<'a, T: Scalar> {
 /// # Ok(())
 /// # }
 /// ```
-pub struct GpuShards<T: Scalar>(PeerVector<T>);
+pub struct GpuShards<T: Scalar>(pub(super) PeerVector<T>);
 
 /// A product captured as one CUDA graph for each GPU, by [`OnGpus::capture`].
 ///
@@ -131,7 +131,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// [`Error::Argument`] if a part is on a host, or if two parts are on one stream;
     /// [`Error::Device`] if a GPU cannot reach the memory of another one.
     pub fn on_gpus(&self) -> Result<OnGpus<'_, T>> {
-        let operators = self.on_each_gpu()?;
+        let products = self.on_each_gpu()?;
         let mut sent = Vec::new();
         for (to, part) in self.parts.iter().enumerate() {
             for (place, run) in part.halo.places() {
@@ -139,11 +139,12 @@ impl<T: Scalar> ShardedOperator<T> {
                 sent.push(Sent { from: run.owner, to, first, elements: &run.columns, place });
             }
         }
-        Ok(OnGpus { operator: self, peers: Peers::new(&operators, &sent)? })
+        Ok(OnGpus { operator: self, peers: Peers::new(&products, &sent)? })
     }
 
-    fn on_each_gpu(&self) -> Result<Vec<&GpuOperator<T>>> {
-        let mut operators = Vec::with_capacity(self.parts.len());
+    /// Returns the operators of each part's groups of rows.
+    fn on_each_gpu(&self) -> Result<Vec<Vec<(&Group, &GpuOperator<T>)>>> {
+        let mut parts = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
             let on_host = || {
                 Error::argument(format!(
@@ -151,9 +152,13 @@ impl<T: Scalar> ShardedOperator<T> {
                      use apply_sharded"
                 ))
             };
-            operators.push(part.operator.on_device().ok_or_else(on_host)?);
+            let mut operators = Vec::with_capacity(part.operators.len());
+            for (group, operator) in &part.operators {
+                operators.push((group, operator.on_device().ok_or_else(on_host)?));
+            }
+            parts.push(operators);
         }
-        Ok(operators)
+        Ok(parts)
     }
 }
 
@@ -163,7 +168,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// # Errors
     /// [`Error::Device`] if memory runs out.
     pub fn zeros_x(&self) -> Result<GpuShards<T>> {
-        self.zeros(self.operator.parts.iter().map(super::Part::shape_x))
+        self.zeros(self.operator.parts.iter().map(Part::shape_x))
     }
 
     /// Returns zeros for y; for a square matrix, they can also be x.
@@ -230,7 +235,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     }
 
     fn check_x(&self, x: &GpuShards<T>) -> Result<()> {
-        let fits = x.0.shapes().eq(pairs(self.operator.parts.iter().map(super::Part::shape_x)));
+        let fits = x.0.shapes().eq(pairs(self.operator.parts.iter().map(Part::shape_x)));
         self.operator.check(fits, "x", "on_gpus().zeros_x or scatter_x")
     }
 
@@ -270,30 +275,12 @@ impl<T: Scalar> OnGpus<'_, T> {
         Ok(CapturedProduct(product))
     }
 
-    /// Returns the dot product of two vectors that are divided alike: each GPU computes that of its
-    /// elements, and the host adds them in the order of the parts. Waits.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the vectors are divided in different ways; errors of
-    /// [`OnGpus::synchronize`].
-    pub fn dot(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<T> {
-        let own = |vector: &GpuShards<T>| -> Vec<usize> {
-            vector.0.shapes().map(|(own, _)| own.len()).collect()
-        };
-        self.operator.check(
-            own(x) == own(y),
-            "a vector of the dot product",
-            "zeros_x or zeros_y",
-        )?;
-        self.peers.dot(&x.0, &y.0)
-    }
-
     /// Returns the GPU of each part, for operations on its elements of vectors.
     pub fn gpus(&self) -> impl Iterator<Item = &Arc<Gpu>> {
         self.operator
             .parts
             .iter()
-            .filter_map(|part| part.operator.on_device())
+            .filter_map(|part| part.largest().on_device())
             .map(GpuOperator::gpu)
     }
 
@@ -345,6 +332,11 @@ impl<T: Scalar> CapturedProduct<'_, T> {
     pub fn launch(&self) -> Result<()> {
         self.0.launch()
     }
+}
+
+/// Returns the number of own elements of each part.
+pub(super) fn lengths<T: Scalar>(vector: &GpuShards<T>) -> impl Iterator<Item = usize> + '_ {
+    vector.0.shapes().map(|(own, _)| own.len())
 }
 
 /// Returns shapes in the backend's terms: places of own elements, and all elements.

@@ -7,9 +7,10 @@
 
 use std::ops::Range;
 
-use crate::csr::{Csr, CsrRef};
+use crate::csr::{Csr, CsrRef, accumulate};
 use crate::error::Result;
-use crate::partition::Partition;
+use crate::par;
+use crate::partition::{Group, Partition};
 use crate::permutation::inverse;
 use crate::scalar::Scalar;
 
@@ -27,8 +28,17 @@ impl Columns {
     }
 
     /// Returns the new numbers of the columns of a part.
-    fn own(&self, part: usize) -> Range<usize> {
+    pub fn own(&self, part: usize) -> Range<usize> {
         self.bounds[part]..self.bounds[part + 1]
+    }
+
+    /// Returns the new numbers of a row's columns.
+    pub fn numbers<'a, T: Scalar>(
+        &'a self,
+        csr: CsrRef<'a, T>,
+        row: u32,
+    ) -> impl Iterator<Item = u32> + 'a {
+        csr.row(row as usize).0.iter().map(|&column| self.place[column as usize])
     }
 }
 
@@ -85,50 +95,97 @@ pub(super) struct Shape {
     pub len: usize,
 }
 
-/// Returns the halo of a part and the matrix of its rows with local columns.
+/// Returns the halo of a part, and the matrix of each group of its rows with local columns.
 ///
 /// # Errors
 /// Of [`Csr::new`].
 pub(super) fn local<T: Scalar>(
     csr: CsrRef<'_, T>,
     rows: &[u32],
+    groups: &[Group],
     columns: &Columns,
     part: usize,
-) -> Result<(Halo, Csr<T>)> {
+) -> Result<(Halo, Vec<Csr<T>>)> {
     let own = columns.own(part);
-    let numbers = |row: u32| csr.row(row as usize).0.iter().map(|&c| columns.place[c as usize]);
-    let is_own = |number: u32| own.contains(&(number as usize));
-    let mut foreign: Vec<u32> = rows.iter().flat_map(|&row| numbers(row)).collect();
-    foreign.retain(|&number| !is_own(number));
+    let mut foreign = Vec::new();
+    for group in groups.iter().filter(|group| group.needs_halo) {
+        let rows = &rows[group.rows.clone()];
+        let found = par::map_ranges(rows.len(), ROWS, |range| {
+            let numbers = rows[range].iter().flat_map(|&row| columns.numbers(csr, row));
+            let mut found: Vec<u32> =
+                numbers.filter(|&number| !own.contains(&(number as usize))).collect();
+            found.sort_unstable();
+            found.dedup();
+            found
+        });
+        foreign.extend(found.into_iter().flatten());
+    }
     foreign.sort_unstable();
     foreign.dedup();
-
     let before = foreign.partition_point(|&number| (number as usize) < own.start);
-    let nnz = rows.iter().map(|&row| csr.pattern().row_nnz(row as usize)).sum();
-    let (mut row_ptr, mut col_idx) = (vec![0], Vec::with_capacity(nnz));
-    let (mut values, mut entries) = (Vec::with_capacity(nnz), Vec::new());
-    for &row in rows {
-        entries.extend(numbers(row).zip(csr.row(row as usize).1).map(|(number, &value)| {
-            let at = match is_own(number) {
-                true => before + number as usize - own.start,
-                false => {
-                    let k = foreign.partition_point(|&other| other < number);
-                    k + if k < before { 0 } else { own.len() }
-                }
-            };
-            (at as u32, value)
-        }));
-        entries.sort_unstable_by_key(|&(at, _)| at);
-        for (at, value) in entries.drain(..) {
-            col_idx.push(at);
-            values.push(value);
-        }
-        row_ptr.push(col_idx.len());
-    }
-    let ncols = own.len() + foreign.len();
-    let local = Csr::new(rows.len(), ncols, row_ptr, col_idx, values)?;
+    let places = Places { columns, own: own.clone(), before, foreign: &foreign };
+    let matrices = groups.iter().map(|group| places.matrix(csr, &rows[group.rows.clone()]));
+    let matrices = matrices.collect::<Result<_>>()?;
     let runs = runs(&foreign, &columns.bounds);
-    Ok((Halo { own: own.len(), before, runs }, local))
+    Ok((Halo { own: own.len(), before, runs }, matrices))
+}
+
+/// Least number of rows that a thread looks at.
+const ROWS: usize = 4096;
+
+/// The local columns of a part.
+struct Places<'a> {
+    columns: &'a Columns,
+    /// New numbers of the part's own columns.
+    own: Range<usize>,
+    /// Number of foreign columns before the own ones.
+    before: usize,
+    /// New numbers of the others, rising.
+    foreign: &'a [u32],
+}
+
+impl Places<'_> {
+    /// Returns the local column of a new number.
+    fn of(&self, number: u32) -> u32 {
+        let at = match self.own.contains(&(number as usize)) {
+            true => self.before + number as usize - self.own.start,
+            false => {
+                let k = self.foreign.partition_point(|&other| other < number);
+                k + if k < self.before { 0 } else { self.own.len() }
+            }
+        };
+        at as u32
+    }
+
+    /// Returns the matrix of these rows.
+    fn matrix<T: Scalar>(&self, csr: CsrRef<'_, T>, rows: &[u32]) -> Result<Csr<T>> {
+        let mut row_ptr = vec![0; rows.len() + 1];
+        for (next, &row) in row_ptr[1..].iter_mut().zip(rows) {
+            *next = csr.pattern().row_nnz(row as usize);
+        }
+        accumulate(&mut row_ptr);
+        let nnz = row_ptr[rows.len()];
+        let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
+        let bounds = par::split(&row_ptr, 1, par::GRAIN);
+        let cuts: Vec<usize> = bounds.iter().map(|&row| row_ptr[row]).collect();
+        let pieces = par::slices_mut(&mut col_idx, &cuts).into_iter();
+        let mut pieces: Vec<_> = pieces.zip(par::slices_mut(&mut values, &cuts)).collect();
+        par::for_each(&mut pieces, 1, |piece, (col_idx, values)| {
+            let (mut entries, mut next) = (Vec::new(), 0);
+            for &row in &rows[bounds[piece]..bounds[piece + 1]] {
+                let numbers = self.columns.numbers(csr, row);
+                let own_values = csr.row(row as usize).1;
+                entries
+                    .extend(numbers.map(|number| self.of(number)).zip(own_values.iter().copied()));
+                entries.sort_unstable_by_key(|&(at, _)| at);
+                for (at, value) in entries.drain(..) {
+                    (col_idx[next], values[next]) = (at, value);
+                    next += 1;
+                }
+            }
+        });
+        Csr::new(rows.len(), self.own.len() + self.foreign.len(), row_ptr, col_idx, values)
+    }
 }
 
 /// Divides rising numbers by owner.
@@ -160,8 +217,14 @@ mod tests {
         let csr = Csr::from_triplets(6, 6, entries).expect("in range");
         let partition = Partition::of_owners(vec![0, 1, 3, 0, 1, 3], 4);
         let columns = Columns::of(&partition);
+        let local = |rows: &[u32], part| {
+            let all = Group { rows: 0..rows.len(), needs_halo: true };
+            let (halo, mut parts) =
+                local(csr.as_ref(), rows, &[all], &columns, part).expect("it is valid");
+            (halo, parts.remove(0))
+        };
 
-        let (halo, part) = local(csr.as_ref(), &[0, 3], &columns, 0).expect("it is valid");
+        let (halo, part) = local(&[0, 3], 0);
         // Columns 1 and 4 of part 1, column 2 of part 3.
         let wanted = [Run { owner: 1, columns: vec![0, 1] }, Run { owner: 3, columns: vec![0] }];
         assert_eq!((halo.own, halo.len(), &halo.runs[..]), (2, 3, &wanted[..]));
@@ -170,14 +233,14 @@ mod tests {
         assert_eq!(part.row(1), (&[1, 3, 4][..], &[33.0, 34.0, 32.0][..]));
 
         // Part 1 has columns 1 and 4 between those of parts 0 and 3.
-        let (halo, part) = local(csr.as_ref(), &[1, 4], &columns, 1).expect("it is valid");
+        let (halo, part) = local(&[1, 4], 1);
         assert_eq!((halo.own, halo.before), (2, 2));
         let places: Vec<_> = halo.places().map(|(place, run)| (place, run.owner)).collect();
         assert_eq!(places, [(0, 0), (4, 3)]);
         assert_eq!(halo.shape(), Shape { own: 2..4, len: 6 });
         assert_eq!(part.row(0), (&[0, 2, 4][..], &[10.0, 11.0, 12.0][..]));
 
-        let (halo, part) = local(csr.as_ref(), &[], &columns, 2).expect("it is valid");
+        let (halo, part) = local(&[], 2);
         assert_eq!((halo, part.nrows(), part.ncols()), (Halo::default(), 0, 0));
     }
 }

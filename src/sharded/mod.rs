@@ -6,7 +6,8 @@
 //! matrix-vector multiplication on GPGPU clusters: a new storage format and a scalable
 //! implementation, 2012, section 3.1. Vectors are in host memory: a part on a GPU copies its x there
 //! and its y back for each product. Where all parts are on GPUs that reach each other's memory,
-//! [`ShardedOperator::on_gpus`] keeps vectors there and exchanges halos without the host.
+//! [`ShardedOperator::on_gpus`] keeps vectors there, exchanges halos without the host, and multiplies
+//! rows that need no halo meanwhile ([`Mode`]).
 //!
 //! ```
 //! use ellect::sharded::Split;
@@ -31,11 +32,15 @@
 //! ```
 
 mod gpu;
+mod groups;
 mod halo;
+mod mode;
+mod numbers;
 mod split;
 mod vector;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::choose::{Choice, Workload};
@@ -44,11 +49,13 @@ use crate::error::{Error, Result};
 use crate::format::{Basis, Candidate};
 use crate::operator::PreparedOperator;
 use crate::par;
-use crate::partition::{Partition, windows};
+use crate::partition::{Group, Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
 use halo::{Columns, Halo, Shape};
+pub use mode::Mode;
+pub use numbers::{GpuFactor, GpuNumber};
 pub use split::Split;
 pub use vector::ShardedVector;
 
@@ -63,7 +70,10 @@ pub use vector::ShardedVector;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Tuners(Vec<Arc<Tuner>>);
+pub struct Tuners {
+    tuners: Vec<Arc<Tuner>>,
+    mode: Mode,
+}
 
 impl Tuner {
     /// Opens a tuner for each of these devices, each device once: see [`Tuner::open`]. A device
@@ -94,18 +104,24 @@ impl Tuners {
     pub fn of(tuners: Vec<Arc<Tuner>>) -> Result<Self> {
         match tuners.is_empty() {
             true => Err(Error::argument("no device is named; name at least one, cpu for instance")),
-            false => Ok(Tuners(tuners)),
+            false => Ok(Tuners { tuners, mode: Mode::Auto }),
         }
+    }
+
+    /// Returns the tuners with another order of exchange and products.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Tuners { mode, ..self }
     }
 
     /// Returns the number of parts.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.tuners.len()
     }
 
     /// Returns false: there is at least one tuner.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tuners.is_empty()
     }
 
     /// Divides a matrix among the devices and prepares each part there, in the format that its
@@ -123,18 +139,26 @@ impl Tuners {
         split: Split<'_>,
     ) -> Result<ShardedOperator<T>> {
         let csr = csr.into();
-        let rows = split.partition(csr.pattern(), self.len())?;
-        let columns = match csr.nrows() == csr.ncols() {
+        let mut rows = split.partition(csr.pattern(), self.len())?;
+        let columns = |rows: &Partition| match csr.nrows() == csr.ncols() {
             true => rows.clone(),
             false => Partition::of_neighbours(windows(csr.ncols(), self.len())),
         };
+        let bandwidth =
+            |tuner: &Arc<Tuner>| tuner.backend().gpu().ok().map(|_| 1e9 * tuner.device().read_gbps);
+        let bandwidths: Vec<Option<f64>> = self.tuners.iter().map(bandwidth).collect();
+        let numbers = Columns::of(&columns(&rows));
+        let groups = groups::groups(csr, &mut rows, &numbers, self.mode, &bandwidths);
+        let columns = columns(&rows);
         let numbers = Columns::of(&columns);
         let workload = Workload { basis: Basis::Original, ..*workload };
         let mut parts = Vec::with_capacity(self.len());
-        for (part, tuner) in self.0.iter().enumerate() {
-            let (halo, local) = halo::local(csr, rows.of(part), &numbers, part)?;
-            let operator = tuner.prepare(&local, &workload)?;
-            parts.push(Part { halo, operator });
+        for (part, (tuner, groups)) in self.tuners.iter().zip(groups).enumerate() {
+            let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
+            let operators = matrices.iter().map(|local| tuner.prepare(local, &workload));
+            let operators = groups.into_iter().zip(operators);
+            let operators = operators.map(|(group, operator)| Ok((group, operator?)));
+            parts.push(Part { halo, operators: operators.collect::<Result<_>>()? });
         }
         Ok(ShardedOperator { nrows: csr.nrows(), ncols: csr.ncols(), rows, columns, parts })
     }
@@ -159,18 +183,31 @@ impl Tuners {
 #[derive(Debug)]
 pub struct Part<T: Scalar> {
     halo: Halo,
-    operator: PreparedOperator<T>,
+    /// The operator of each group of rows; there is at least one.
+    operators: Vec<(Group, PreparedOperator<T>)>,
 }
 
 impl<T: Scalar> Part<T> {
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
-        self.operator.nrows()
+        self.operators.iter().map(|(group, _)| group.rows.len()).sum()
     }
 
     /// Returns the number of entries.
     pub fn nnz(&self) -> usize {
-        self.operator.nnz()
+        self.operators.iter().map(|(_, operator)| operator.nnz()).sum()
+    }
+
+    /// Returns the operators of the part, with the rows that each multiplies, counted from the
+    /// part's first one; see [`Mode`].
+    pub fn operators(&self) -> impl ExactSizeIterator<Item = (Range<usize>, &PreparedOperator<T>)> {
+        self.operators.iter().map(|(group, operator)| (group.rows.clone(), operator))
+    }
+
+    /// Returns the operator of most entries.
+    fn largest(&self) -> &PreparedOperator<T> {
+        let largest = self.operators.iter().max_by_key(|(_, operator)| operator.nnz());
+        &largest.expect("a part has an operator").1
     }
 
     /// Returns the number of elements of x that come from other parts before each product.
@@ -183,14 +220,14 @@ impl<T: Scalar> Part<T> {
         self.halo.runs.iter().map(|run| run.owner)
     }
 
-    /// Returns the candidate that multiplies the rows.
+    /// Returns the candidate that multiplies the rows; of several operators, that of most entries.
     pub fn candidate(&self) -> &Candidate {
-        self.operator.candidate()
+        self.largest().candidate()
     }
 
-    /// Returns the choice of the candidate.
+    /// Returns the choice of [`Part::candidate`].
     pub fn choice(&self) -> Option<&Choice> {
-        self.operator.choice()
+        self.largest().choice()
     }
 
     /// Returns the places of x.
@@ -240,7 +277,8 @@ impl<T: Scalar> ShardedOperator<T> {
         &self.parts
     }
 
-    /// Returns the numbers of the rows of a part in the whole matrix, rising.
+    /// Returns the numbers of the rows of a part in the whole matrix, in the order of the part's
+    /// elements of y.
     ///
     /// # Panics
     /// If there is no such part.
@@ -279,7 +317,10 @@ impl<T: Scalar> ShardedOperator<T> {
         let x = x.parts();
         let mut products: Vec<_> = y.all_own_mut().into_iter().map(|y| (y, Ok(()))).collect();
         par::for_each(&mut products, 1, |part, (y, done)| {
-            *done = self.parts[part].operator.apply(alpha, &x[part], beta, y);
+            let operators = &self.parts[part].operators;
+            *done = operators.iter().try_for_each(|(group, operator)| {
+                operator.apply(alpha, &x[part], beta, &mut y[group.rows.clone()])
+            });
         });
         products.into_iter().try_for_each(|(_, done)| done)
     }
@@ -384,19 +425,25 @@ impl<T: Scalar> ShardedOperator<T> {
         }
         let numbers = Columns::of(&self.columns);
         for (number, part) in self.parts.iter_mut().enumerate() {
-            let (halo, local) = halo::local(csr, self.rows.of(number), &numbers, number)?;
+            let groups: Vec<Group> =
+                part.operators.iter().map(|(group, _)| group.clone()).collect();
+            let rows = self.rows.of(number);
+            let (halo, matrices) = halo::local(csr, rows, &groups, &numbers, number)?;
             if halo != part.halo {
                 let what = format!("part {number} needs other elements of x");
                 return Err(Error::PatternChanged { what });
             }
-            part.operator.update(&local)?;
+            for ((_, operator), local) in part.operators.iter_mut().zip(&matrices) {
+                operator.update(local)?;
+            }
         }
         Ok(())
     }
 
     /// Returns the size of the parts' layouts, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.operator.bytes()).sum()
+        let operators = self.parts.iter().flat_map(|part| &part.operators);
+        operators.map(|(_, operator)| operator.bytes()).sum()
     }
 }
 

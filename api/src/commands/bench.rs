@@ -57,6 +57,9 @@ pub struct Bench {
     /// Division of the rows, with --devices: equal-rows, equal-nonzeros or few-cuts
     #[arg(long, default_value = "equal-nonzeros", value_name = "SPLIT", requires = "devices")]
     split: sharded::Division,
+    /// Time iterations of conjugate gradients too, with --devices
+    #[arg(long, requires = "devices")]
+    solver: bool,
     /// Only candidates whose name begins with this text, in addition to the CSR baseline; may be
     /// repeated
     #[arg(long, value_name = "TEXT")]

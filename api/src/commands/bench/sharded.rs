@@ -1,7 +1,7 @@
 //! `ellect bench --devices` compares products of matrices divided among GPUs with those on one GPU.
 //!
 //! Vectors stay on the GPUs; each product is a CUDA graph of the exchange of halos and the product of
-//! the part. Products follow each other as in a solver, and each case is checked before it is timed.
+//! the part, once after each other and once at the same time where that is possible. Products follow each other as in a solver, and each case is checked before it is timed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use ellect::choose::Workload;
-use ellect::sharded::{ShardedOperator, Split, Tuners};
+use ellect::sharded::{GpuFactor, Mode, Part, ShardedOperator, Split, Tuners};
 use ellect::{Csr, Precision, Scalar, Tuner, check};
 use serde::Serialize;
 
@@ -21,6 +21,9 @@ const SPMVS: u64 = 1_000_000;
 
 /// Samples of which the median counts.
 const SAMPLES: usize = 9;
+
+/// Iterations of a solver in a sample.
+const ITERATIONS: u32 = 200;
 
 /// Least time of a sample in seconds.
 const SAMPLE_S: f64 = 0.02;
@@ -34,8 +37,12 @@ struct Row {
     precision: Precision,
     gpus: usize,
     split: String,
+    /// `vector` or `overlap`.
+    mode: String,
     /// Candidates of the parts.
     candidates: Vec<String>,
+    /// Share of the entries that are multiplied during the exchange.
+    overlapped: f64,
     /// Largest number of elements that a part gets from others.
     halo: usize,
     /// Time of a product, with the spread of the samples.
@@ -43,6 +50,9 @@ struct Row {
     spread: f64,
     /// Time of a product on one GPU over the number of GPUs times this one.
     efficiency: f64,
+    /// Time of an iteration of conjugate gradients, with `--solver`, and its efficiency.
+    iteration_us: Option<f64>,
+    iteration_efficiency: Option<f64>,
     /// Time of dividing, choosing and converting.
     prepare_s: f64,
 }
@@ -56,8 +66,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     }
     if !bench.json {
         print(
-            "| matrix | rows | nonzeros | precision | GPUs | formats | halo | product (us) | spread | \
-             efficiency | preparing (s) |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+            "| matrix | rows | nonzeros | precision | GPUs | mode | formats | halo | product (us) | \
+             spread | efficiency | iteration (us) | efficiency | preparing (s) |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         )?;
     }
     bench.matrices(&mut |name, csr| {
@@ -74,15 +85,30 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
 
 fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>]) -> Result<()> {
     let numbers = [1, 2, 4, 8, 16].into_iter().filter(|&gpus| gpus <= tuners.len());
-    let mut alone_us = None;
-    for gpus in numbers {
+    let cases = numbers.flat_map(|gpus| match gpus {
+        1 => vec![(1, Mode::Vector)],
+        _ => vec![(gpus, Mode::Vector), (gpus, Mode::Auto)],
+    });
+    let (mut alone_us, mut alone_iteration_us) = (None, None);
+    for (gpus, mode) in cases {
         let start = Instant::now();
-        let tuners = Tuners::of(tuners[..gpus].to_vec())?;
+        let tuners = Tuners::of(tuners[..gpus].to_vec())?.with_mode(mode);
         let workload = Workload { spmvs: SPMVS, ..Workload::default() };
         let a = tuners.prepare_sharded(csr, &workload, bench.split.0)?;
         let prepare_s = start.elapsed().as_secs_f64();
+        let overlapped = overlapped(a.parts());
+        if mode == Mode::Auto && overlapped == 0.0 {
+            continue;
+        }
         let (product_us, spread) = timed(&a, csr, name)?;
         let alone_us = *alone_us.get_or_insert(product_us);
+        let iteration_us = match bench.solver && csr.nrows() == csr.ncols() {
+            true => Some(iteration(&a)?),
+            false => None,
+        };
+        let efficiency = |alone_us: f64, us: f64| alone_us / (gpus as f64 * us);
+        let iteration_efficiency =
+            iteration_us.map(|us| efficiency(*alone_iteration_us.get_or_insert(us), us));
         let row = Row {
             matrix: name.into(),
             nrows: csr.nrows(),
@@ -90,11 +116,15 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
             precision: T::PRECISION,
             gpus,
             split: bench.split.to_string(),
+            mode: if overlapped == 0.0 { "vector" } else { "overlap" }.into(),
             candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
+            overlapped,
             halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
             product_us,
             spread,
-            efficiency: alone_us / (gpus as f64 * product_us),
+            efficiency: efficiency(alone_us, product_us),
+            iteration_us,
+            iteration_efficiency,
             prepare_s,
         };
         match bench.json {
@@ -105,21 +135,34 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
     Ok(())
 }
 
+/// Returns the share of the entries that are multiplied during the exchange.
+fn overlapped<T: Scalar>(parts: &[Part<T>]) -> f64 {
+    let apart = parts.iter().filter(|part| part.operators().len() > 1);
+    let inner: usize = apart
+        .flat_map(|part| part.operators().max_by_key(|(rows, _)| rows.len()))
+        .map(|(_, operator)| operator.nnz())
+        .sum();
+    inner as f64 / parts.iter().map(|part| part.nnz()).sum::<usize>().max(1) as f64
+}
+
 fn line(row: &Row) -> String {
     let mut formats = row.candidates.clone();
     formats.dedup();
     format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {:.2} |\n",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {} | {} | {:.2} |\n",
         row.matrix,
         row.nrows,
         row.nnz,
         row.precision,
         row.gpus,
+        row.mode,
         formats.join(", "),
         row.halo,
         row.product_us,
         row.spread,
         row.efficiency,
+        row.iteration_us.map_or("-".into(), |us| format!("{us:.1}")),
+        row.iteration_efficiency.map_or("-".into(), |efficiency| format!("{efficiency:.3}")),
         row.prepare_s
     )
 }
@@ -154,6 +197,39 @@ fn timed<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>, name: &str) -> Result<
     let exact = check::reference(csr, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.nrows()]);
     check::compare(&format!("the divided product of {name}"), &exact, &got)?;
     Ok((1e6 * median, spread))
+}
+
+/// Times iterations of conjugate gradients whose vectors and numbers stay on the GPUs; returns the
+/// median in microseconds. Times do not depend on the values, so any square matrix will do.
+fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
+    let gpus = a.on_gpus()?;
+    let b = gpus.scatter_x(&check::vector::<T>(a.ncols(), 5))?;
+    let (mut x, mut r, mut p, mut q) =
+        (gpus.zeros_x()?, gpus.zeros_x()?, gpus.zeros_x()?, gpus.zeros_x()?);
+    gpus.axpby(T::ONE, &b, T::ZERO, &mut r)?;
+    gpus.axpby(T::ONE, &b, T::ZERO, &mut p)?;
+    let (mut rr, mut next, mut pq) = (gpus.number()?, gpus.number()?, gpus.number()?);
+    gpus.dot_into(&r, &r, &mut rr)?;
+    let (one, minus_one) = (T::ONE, T::from_f64(-1.0));
+    let mut sample = || -> Result<f64> {
+        gpus.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..ITERATIONS {
+            gpus.apply(one, &p, T::ZERO, &mut q)?;
+            gpus.dot_into(&p, &q, &mut pq)?;
+            gpus.axpby(GpuFactor::quotient(one, &rr, &pq), &p, one, &mut x)?;
+            gpus.axpby(GpuFactor::quotient(minus_one, &rr, &pq), &q, one, &mut r)?;
+            gpus.dot_into(&r, &r, &mut next)?;
+            gpus.axpby(one, &r, GpuFactor::quotient(one, &next, &rr), &mut p)?;
+            std::mem::swap(&mut rr, &mut next);
+        }
+        gpus.synchronize()?;
+        Ok(start.elapsed().as_secs_f64() / f64::from(ITERATIONS))
+    };
+    sample()?;
+    let mut samples = (0..5).map(|_| sample()).collect::<Result<Vec<f64>>>()?;
+    samples.sort_by(f64::total_cmp);
+    Ok(1e6 * samples[2])
 }
 
 /// A way to divide, by its name on the command line.

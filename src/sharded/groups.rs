@@ -1,0 +1,150 @@
+//! The rows of a part in groups: rows that need no halo, and those that do.
+//!
+//! A part's rows are ordered: first those that need elements of earlier parts, then those that need
+//! no halo, then those that need elements of later parts only. Where neighbouring rows form a part,
+//! as in a grid cut into slabs, this is the order that they have.
+
+use super::halo::Columns;
+use super::mode::{Inner, Mode};
+use crate::csr::CsrRef;
+use crate::par;
+use crate::partition::{Group, Partition};
+use crate::scalar::Scalar;
+
+/// Least number of rows that a thread looks at.
+const ROWS: usize = 4096;
+
+/// Orders the rows of each part by what they need, where the mode multiplies them apart, and returns
+/// the groups of each part. `bandwidths` are those of parts on GPUs, in bytes a second.
+pub(super) fn groups<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &mut Partition,
+    columns: &Columns,
+    mode: Mode,
+    bandwidths: &[Option<f64>],
+) -> Vec<Vec<Group>> {
+    let of_part = |part: usize| {
+        let all = rows.bounds[part]..rows.bounds[part + 1];
+        let whole = |needs_halo| vec![Group { rows: 0..all.len(), needs_halo }];
+        if mode == Mode::Vector {
+            return whole(true);
+        }
+        let order = &mut rows.order[all.clone()];
+        let needs = needs(csr, order, columns, part);
+        let nnz = |needed: Option<Needs>| -> usize {
+            let rows = order.iter().zip(&needs);
+            let rows = rows.filter(|&(_, &needs)| needed.is_none_or(|needed| needed == needs));
+            rows.map(|(&row, _)| csr.pattern().row_nnz(row as usize)).sum()
+        };
+        let (inner, total) = (nnz(Some(Needs::Nothing)), nnz(None));
+        if inner == total {
+            return whole(false);
+        }
+        let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
+        let rows_apart = Inner {
+            share: inner as f64 / total as f64,
+            read_s: bandwidths[part].map(|bandwidth| bytes / bandwidth),
+            parts: bandwidths.len(),
+        };
+        if inner == 0 || !mode.is_apart(&rows_apart) {
+            return whole(true);
+        }
+        ordered(order, &needs)
+    };
+    (0..bandwidths.len()).map(of_part).collect()
+}
+
+/// Elements that a row needs beside the part's own ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Needs {
+    /// Elements of earlier parts, and perhaps of later ones.
+    Earlier,
+    #[default]
+    Nothing,
+    /// Elements of later parts only.
+    Later,
+}
+
+fn needs<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    columns: &Columns,
+    part: usize,
+) -> Vec<Needs> {
+    let own = columns.own(part);
+    par::map(rows.len(), ROWS, |at| {
+        let mut needs = Needs::Nothing;
+        for number in columns.numbers(csr, rows[at]) {
+            match number as usize {
+                number if number < own.start => return Needs::Earlier,
+                number if number >= own.end => needs = Needs::Later,
+                _ => {}
+            }
+        }
+        needs
+    })
+}
+
+/// Orders rows by what they need and returns the groups.
+fn ordered(order: &mut [u32], needs: &[Needs]) -> Vec<Group> {
+    let before = order.to_vec();
+    let mut groups = Vec::new();
+    let mut next = 0;
+    for wanted in [Needs::Earlier, Needs::Nothing, Needs::Later] {
+        let first = next;
+        for (&row, _) in before.iter().zip(needs).filter(|&(_, &needs)| needs == wanted) {
+            order[next] = row;
+            next += 1;
+        }
+        if next > first {
+            groups.push(Group { rows: first..next, needs_halo: wanted != Needs::Nothing });
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Csr;
+
+    /// A ring of 9 points, each with its two neighbours, and a point without any in parts of 3, 4
+    /// and 3.
+    fn ring(mode: Mode, bandwidth: Option<f64>) -> (Partition, Vec<Vec<Group>>) {
+        let entries =
+            (0..9).flat_map(|i| [(i, (i + 1) % 9, 1.0), (i, i, 2.0), (i, (i + 8) % 9, 1.0)]);
+        let csr = Csr::from_triplets(10, 10, entries).expect("in range");
+        let mut rows = Partition::of_neighbours(vec![0, 3, 7, 10]);
+        let columns = Columns::of(&rows);
+        let groups = groups(csr.as_ref(), &mut rows, &columns, mode, &[bandwidth; 3]);
+        (rows, groups)
+    }
+
+    #[test]
+    fn rows_that_need_a_halo_are_before_and_behind_the_others() {
+        let group = |rows, needs_halo| Group { rows, needs_halo };
+        let (rows, groups) = ring(Mode::Overlap, None);
+        // Rows 0 and 2 need elements of later parts; rows 7 and 8 those of earlier ones.
+        assert_eq!(rows.order, [1, 0, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(groups[0], [group(0..1, false), group(1..3, true)]);
+        assert_eq!(groups[1], [group(0..1, true), group(1..3, false), group(3..4, true)]);
+        assert_eq!(groups[2], [group(0..3, true)], "no entry is in a row without a need");
+        assert_eq!(
+            ring(Mode::Vector, Some(1.0)).1,
+            [0..3, 0..4, 0..3].map(|rows| vec![group(rows, true)])
+        );
+    }
+
+    #[test]
+    fn parts_on_hosts_and_parts_that_mostly_need_halos_are_one_group() {
+        let one = |(rows, groups): (Partition, Vec<Vec<Group>>)| {
+            assert_eq!(rows.order, (0..10).collect::<Vec<u32>>());
+            assert!(groups.iter().all(|groups| groups.len() == 1), "{groups:?}");
+        };
+        one(ring(Mode::Auto, None));
+        // Products that take less time than their launches.
+        one(ring(Mode::Auto, Some(4e12)));
+        assert_eq!(ring(Mode::Auto, Some(1.0)).1[1].len(), 3, "6 of 12 entries need no halo");
+        assert_eq!(ring(Mode::Auto, Some(1.0)).1[0].len(), 1, "3 of 9 entries need no halo");
+    }
+}

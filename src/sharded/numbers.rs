@@ -1,0 +1,151 @@
+//! Numbers that all GPUs of a divided matrix know, and operations on divided vectors with them: the
+//! work of a solver between products, without waiting.
+
+use super::gpu::{GpuShards, OnGpus, lengths};
+use crate::cuda::{PeerFactor, PeerVector};
+use crate::error::Result;
+use crate::scalar::Scalar;
+
+/// A number that each GPU of an [`OnGpus`] has in its memory: the result of a dot product.
+///
+/// ```no_run
+/// # use ellect::sharded::Split;
+/// # use ellect::{Tuner, Workload, generate};
+/// # fn main() -> ellect::Result<()> {
+/// # let csr = generate::by_name("stencil7", 1_000_000, 1)?;
+/// # let tuners = Tuner::open_all(&["cuda:0", "cuda:1"])?;
+/// # let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
+/// let on_gpus = a.on_gpus()?;
+/// let x = on_gpus.scatter_x(&vec![2.0; csr.ncols()])?;
+/// let mut square = on_gpus.number()?;
+/// on_gpus.dot_into(&x, &x, &mut square)?;
+/// assert_eq!(on_gpus.read(&square)?, 4.0 * csr.ncols() as f64);
+/// # Ok(())
+/// # }
+/// ```
+pub struct GpuNumber<T: Scalar>(PeerVector<T>);
+
+impl<T: Scalar> std::fmt::Debug for GpuNumber<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GpuNumber")
+    }
+}
+
+/// A factor of a divided vector: a number, which may be multiplied by a quotient of two numbers that
+/// only the GPUs know.
+///
+/// ```no_run
+/// # use ellect::sharded::{GpuFactor, Split};
+/// # use ellect::{Tuner, Workload, generate};
+/// # fn main() -> ellect::Result<()> {
+/// # let csr = generate::by_name("stencil7", 1_000_000, 1)?;
+/// # let tuners = Tuner::open_all(&["cuda:0", "cuda:1"])?;
+/// # let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
+/// # let on_gpus = a.on_gpus()?;
+/// # let (mut x, r, p, q) = (on_gpus.zeros_x()?, on_gpus.zeros_x()?, on_gpus.zeros_x()?, on_gpus.zeros_x()?);
+/// let (mut rr, mut pq) = (on_gpus.number()?, on_gpus.number()?);
+/// on_gpus.dot_into(&r, &r, &mut rr)?;
+/// on_gpus.dot_into(&p, &q, &mut pq)?;
+/// // x = x + (r.r / p.q) p
+/// on_gpus.axpby(GpuFactor::quotient(1.0, &rr, &pq), &p, 1.0, &mut x)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct GpuFactor<'a, T: Scalar> {
+    scale: T,
+    quotient: Option<[&'a GpuNumber<T>; 2]>,
+}
+
+impl<T: Scalar> From<T> for GpuFactor<'_, T> {
+    fn from(scale: T) -> Self {
+        GpuFactor { scale, quotient: None }
+    }
+}
+
+impl<'a, T: Scalar> GpuFactor<'a, T> {
+    /// Creates the factor `scale * over / under`, whose numbers are read when the operation runs. If
+    /// `under` is 0 then, the factor is 0: a solver that has found the exact solution stays there.
+    pub fn quotient(scale: T, over: &'a GpuNumber<T>, under: &'a GpuNumber<T>) -> Self {
+        GpuFactor { scale, quotient: Some([over, under]) }
+    }
+
+    fn of_parts(self) -> PeerFactor<'a, T> {
+        (self.scale, self.quotient.map(|numbers| numbers.map(|number| &number.0)))
+    }
+}
+
+impl<T: Scalar> OnGpus<'_, T> {
+    /// Returns the number zero.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if memory runs out.
+    pub fn number(&self) -> Result<GpuNumber<T>> {
+        let parts = self.operator.parts().len();
+        self.peers.zeros(&vec![(0..1, 1); parts]).map(GpuNumber)
+    }
+
+    /// Copies a number to the host, after all queued work.
+    ///
+    /// # Errors
+    /// Errors of [`OnGpus::synchronize`].
+    pub fn read(&self, number: &GpuNumber<T>) -> Result<T> {
+        self.synchronize()?;
+        let mut host = [T::ZERO];
+        number.0.read(0, &mut host)?;
+        Ok(host[0])
+    }
+
+    /// Queues the dot product of two vectors that are divided alike; returns without waiting.
+    ///
+    /// Each GPU sends the product of its elements to all others and adds those of all parts in their
+    /// order, so that the GPUs have equal bits and equal vectors give equal bits.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if the vectors are divided in different ways;
+    /// [`Error::Device`](crate::Error::Device) if a launch fails.
+    pub fn dot_into(
+        &self,
+        x: &GpuShards<T>,
+        y: &GpuShards<T>,
+        result: &mut GpuNumber<T>,
+    ) -> Result<()> {
+        self.check_alike(x, y)?;
+        self.peers.dot(&x.0, &y.0, &mut result.0)
+    }
+
+    /// Returns the dot product of two vectors that are divided alike; see [`OnGpus::dot_into`].
+    /// Waits.
+    ///
+    /// # Errors
+    /// As [`OnGpus::dot_into`] and [`OnGpus::synchronize`].
+    pub fn dot(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<T> {
+        let mut result = self.number()?;
+        self.dot_into(x, y, &mut result)?;
+        self.read(&result)
+    }
+
+    /// Queues y = alpha x + beta y for two vectors that are divided alike; with `beta = 0`, y is
+    /// written and never read. Returns without waiting.
+    ///
+    /// # Errors
+    /// As [`OnGpus::dot_into`].
+    pub fn axpby<'b>(
+        &self,
+        alpha: impl Into<GpuFactor<'b, T>>,
+        x: &GpuShards<T>,
+        beta: impl Into<GpuFactor<'b, T>>,
+        y: &mut GpuShards<T>,
+    ) -> Result<()>
+    where
+        T: 'b,
+    {
+        self.check_alike(x, y)?;
+        self.peers.axpby(alpha.into().of_parts(), &x.0, beta.into().of_parts(), &mut y.0)
+    }
+
+    fn check_alike(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<()> {
+        let alike = lengths(x).eq(lengths(y));
+        self.operator.check(alike, "one of the two vectors", "zeros_x or zeros_y")
+    }
+}
