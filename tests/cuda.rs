@@ -25,8 +25,9 @@ mod toy;
 #[path = "cuda/vectors.rs"]
 mod vectors;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use corpus::edges;
@@ -247,8 +248,26 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     }
 }
 
+/// Shared by all tests that use a GPU, held alone by one that times.
+static IN_USE: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// The share of this thread's test.
+    static SHARE: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+/// Waits until no other test uses a GPU, and keeps others waiting until the result is dropped. Opens
+/// no GPU meanwhile.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    SHARE.take();
+    IN_USE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns the first GPU; `None` if there is none, unless one is required.
 fn gpu() -> Option<Arc<Gpu>> {
+    SHARE.with_borrow_mut(|share| {
+        share.get_or_insert_with(|| IN_USE.read().unwrap_or_else(PoisonError::into_inner));
+    });
     match Gpu::open(0) {
         Ok(gpu) => Some(Arc::new(gpu)),
         Err(error) => {

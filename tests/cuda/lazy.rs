@@ -10,7 +10,7 @@ use ellect::generate::Spec;
 use ellect::lazy::{Conversion, LazyOperator};
 use ellect::{Csr, Tuner, check};
 
-use super::gpu;
+use super::{alone, gpu};
 
 /// More products than any switch takes.
 const MOST: u64 = 5_000;
@@ -132,6 +132,7 @@ fn values_that_change_during_a_lazy_conversion_are_never_stale() {
 #[test]
 fn lazy_products_never_wait_for_the_gpu() {
     let Some(case) = Case::new() else { return };
+    let _alone = alone();
     let gpu = &case.gpu;
     let long = gpu.zeros::<f64>(1 << 25).expect("memory suffices");
     let mut sum = gpu.zeros::<f64>(1 << 25).expect("memory suffices");
