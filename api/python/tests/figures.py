@@ -16,7 +16,7 @@ import ellect
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
-from matrices import poisson
+from matrices import poisson, tolerance
 
 ITERATIONS = 500
 RUNS = 5
@@ -64,7 +64,7 @@ def cg_on_gpu(cupy):
         found = {}
 
         def solve(name, A):
-            found[name] = linalg.cg(A, b, tol=1e-30, maxiter=ITERATIONS)[0]
+            found[name] = linalg.cg(A, b, **tolerance(linalg.cg, 1e-30), maxiter=ITERATIONS)[0]
 
         def prepared():
             with ellect.prepare(A, spmvs=ITERATIONS) as op:

@@ -10,7 +10,7 @@ import time
 
 import ellect
 import numpy as np
-from matrices import poisson
+from matrices import poisson, tolerance
 
 
 def us_of(call, wait, count=2000):
@@ -53,7 +53,7 @@ def check_cupy(cupy):
                 assert cupy.array_equal(op @ x, 2 * (A @ x))
         with ellect.prepare(A, spmvs=10_000) as op:
             b = A @ cupy.ones(A.shape[1], dtype)
-            found, info = linalg.cg(op, b, tol=1e-5)
+            found, info = linalg.cg(op, b, **tolerance(linalg.cg, 1e-5))
             assert info == 0 and float(abs(found - 1).max()) < 1e-2
             try:
                 op @ cupy.ones(3, dtype)

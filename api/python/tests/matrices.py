@@ -1,5 +1,7 @@
 """Matrices that the scripts for GPUs and for figures share."""
 
+import inspect
+
 
 def poisson(package, side, dtype):
     """Return the 7-point matrix of a cube with the functions of a sparse package."""
@@ -9,3 +11,9 @@ def poisson(package, side, dtype):
     return (
         kron(kron(line, one), one) + kron(kron(one, line), one) + kron(kron(one, one), line)
     ).tocsr()
+
+
+def tolerance(solver, relative):
+    """Return the keyword of a solver's relative tolerance: libraries renamed ``tol`` to ``rtol``."""
+    name = "rtol" if "rtol" in inspect.signature(solver).parameters else "tol"
+    return {name: relative}
