@@ -138,6 +138,9 @@ fn answers(route: &Route) -> Value {
                 json!({"application/json": {"schema": schema}})
             }
             Contents::Text(kind) => json!({(kind.split(';').next().unwrap_or_default()): text}),
+            Contents::OneOf(kinds) => {
+                kinds.iter().map(|kind| (kind.to_string(), text.clone())).collect()
+            }
         };
         let mut answer = json!({"description": route.help, "content": content});
         if *status == 202 {
@@ -192,6 +195,19 @@ fn schemas() -> Value {
         "description": "of a job that succeeded, where one job is asked for",
         "type": ["object", "null"],
     });
+    let density = json!({
+        "description": "entries in each cell of a grid over the matrix, row by row; null if it was not \
+                        posted lately",
+        "anyOf": [
+            object(json!({"rows": count, "columns": count, "counts": list(&count)})),
+            {"type": "null"},
+        ],
+    });
+    let bin = object(json!({"from": count, "to": count, "rows": count}));
+    let row_lengths = json!({
+        "description": "rows by length; null if the matrix was not posted lately",
+        "anyOf": [list(&bin), {"type": "null"}],
+    });
     let bad = list(&object(json!({"line": count, "why": text})));
     json!({
         "Error": object(json!({"error": error})),
@@ -219,8 +235,15 @@ fn schemas() -> Value {
         "Added": object(json!({"taken": count, "known": count, "skipped": count, "bad": bad})),
         "Structure": object(json!({
             "fingerprint": text, "nrows": count, "ncols": count, "nnz": count, "features": any,
-            "measurements": list(&any),
+            "measurements": list(&any), "density": density, "row_lengths": row_lengths,
         })),
+        "Structures": object(json!({
+            "structures": list(&any), "total": count, "next": or_null("integer"), "wins": list(&any),
+        })),
+        "Class": object(json!({
+            "name": text, "doc": text, "entries_per_row": number, "orders": list(&text),
+        })),
+        "Sample": object(json!({"name": text, "title": text, "path": text})),
         "Format": object(json!({
             "name": text, "title": text, "suits": text, "source": text, "parameters": list(&any),
         })),

@@ -442,6 +442,9 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     service.metrics.stage("choose", choose_s);
     tracing::Span::current().record("read_s", read_s).record("choose_s", choose_s);
     let print = choice.fingerprint;
+    if let Some(print) = print {
+        service.pictures.keep(print, &csr, &choice.features)?;
+    }
     let answer = Answer::of(choice)?;
     if let Some(print) = print.filter(|_| options.mode == Mode::Rank && !options.measures()) {
         let key = key(service, Matrix::Pattern(print), options, None);
