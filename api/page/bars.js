@@ -29,7 +29,7 @@ function row(ranked, { chosen, base, spmvs, full }) {
         cell("conversion", "number", ranked.convert_us === 0 ? "none" : time(ranked.convert_us)),
         cell("pays from", "number", pays(ranked, base)),
         cell("memory", "number", bytes(ranked.bytes)),
-        cell("times", "source", ranked.source));
+        cell("source", "source", ranked.source));
 }
 
 /** Draws the candidates for `spmvs` products: the best of each format, or all. */
@@ -46,7 +46,7 @@ export function bars(node, answer, chosen, spmvs, all) {
     const slowest = Math.max(...list.map((ranked) => total(ranked, spmvs)));
     const reference = Math.max(total(chosen, spmvs), base === undefined ? 0 : total(base, spmvs));
     const full = Math.min(slowest, 1.6 * reference);
-    const heads = ["format", "", "total", "a product", "conversion", "pays from", "memory", "times"];
+    const heads = ["format", "", "total", "a product", "conversion", "pays from", "memory", "source"];
     const head = heads.map((text, i) => (text === ""
         ? el("td", {})
         : el("th", { scope: "col", class: i > 1 && i < 7 ? "number" : null }, text)));

@@ -42,8 +42,8 @@ export function decision(answer, chosen, spmvs, matrix) {
             parameters === undefined ? null : el("code", {}, parameters)),
         el("dl", { class: "figures" },
             figure("a product", time(chosen.spmv_us), `${chosen.source} ${uncertainty(chosen)}`),
-            figure("speed", ratio(gain.value), stays ? "is the baseline"
-                : `of ${base.format}; ${gain.low.toFixed(2)} to ${gain.high.toFixed(2)}`),
+            stays ? figure("speed", ratio(1), "it is the baseline")
+                : figure(`speed over ${base.format}`, ratio(gain.value), `${gain.low.toFixed(2)} to ${gain.high.toFixed(2)}`),
             figure("conversion", chosen.convert_us === 0 ? "none" : time(chosen.convert_us), stays ? "" : from),
             figure(products(spmvs), time(total(chosen, spmvs)),
                 stays ? "in total" : `${time(total(base, spmvs))} with ${base.format}`, "main"),

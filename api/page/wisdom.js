@@ -7,6 +7,9 @@ import { about, bytes, count, percent, ratio, time } from "./units.js";
 /** Number of structures of one list. */
 const LISTED = 25;
 
+/** Number of measurements of one list that are shown at once. */
+const FIRST = 12;
+
 /** Number of formats of one chart of wins. */
 const CHARTED = 8;
 
@@ -48,9 +51,13 @@ function measurements(structure) {
         const fast = all.filter((one) => Number.isFinite(timed(one))).sort((a, b) => timed(a) - timed(b));
         const rows = fast.map((one) => [el("code", {}, one.candidate), time(timed(one) * 1e6),
             one.convert?.min_s === undefined ? "" : time(one.convert.min_s * 1e6), bytes(one.bytes ?? 0)]);
+        const heads = ["candidate", "a product", "conversion", "memory"];
+        const listed = (caption, some) => table(caption, heads, some, [1, 2, 3]);
         return [
             el("h4", {}, name),
-            table(`Measurements on ${name}`, ["candidate", "a product", "conversion", "memory"], rows, [1, 2, 3]),
+            listed(`Measurements on ${name}`, rows.slice(0, FIRST)),
+            rows.length > FIRST ? el("details", {}, el("summary", {}, `${rows.length - FIRST} slower ones`),
+                listed(`Slower measurements on ${name}`, rows.slice(FIRST))) : null,
             el("p", { class: "muted" }, `${all.length - fast.length} candidates were refused, failed or were cut short.`),
         ];
     });

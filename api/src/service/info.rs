@@ -111,6 +111,8 @@ pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRes
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
+        failures: wisdom.map_or(0, |wisdom| wisdom.failures()),
+        restarts: service.devices.restarts(),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;
