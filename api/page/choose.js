@@ -107,7 +107,7 @@ async function arrived(answer) {
     } catch (error) {
         if (error.status !== 404) throw error;
     }
-    if (state.answer === answer) picture(byId("picture"), structure, answer.features);
+    if (state.answer === answer) picture(byId("picture"), structure);
 }
 
 /** Returns the candidate that wins for the number of products that the slider shows. */

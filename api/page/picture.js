@@ -78,7 +78,7 @@ export function picture(node, structure) {
     const { density, row_lengths: bins } = structure ?? {};
     if (!density) {
         show(node, el("p", { class: "muted" },
-            "The service keeps pictures of the matrices that were sent lately. Send this one again to see it."));
+            "The service has pictures of the matrices that it measured, or that were sent lately. Send this one again to see it."));
         return;
     }
     show(node, sparsity(density, structure), bins?.length > 0 ? histogram(bins) : null);

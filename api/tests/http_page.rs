@@ -132,6 +132,11 @@ fn a_posted_matrix_has_a_picture_and_a_measured_one_is_listed() {
     assert!(measured["density"].is_object() && measured["measurements"][0].is_object());
     assert_eq!(service.get("/structures?limit=0").0, 400);
     assert_eq!(service.get("/structures?origin=nosuch").0, 400);
+    // The picture of a measured matrix outlives the process.
+    service.signal("TERM");
+    let service = service.again(&[]);
+    let (_, later) = service.get(&format!("/structures/{print}"));
+    assert_eq!(later["density"], measured["density"]);
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl Service {
             jobs,
             models: Models::default(),
             answers: Answers::new((config.memory / OF_ANSWERS).min(MOST_ANSWERS)),
-            pictures: Pictures::new((config.memory / OF_PICTURES).min(MOST_PICTURES)),
+            pictures: Pictures::new((config.memory / OF_PICTURES).min(MOST_PICTURES), &config.data),
             summaries: Summaries::default(),
             metrics: Metrics::new(),
             seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),

@@ -1,8 +1,14 @@
-//! Pictures of the matrices that were posted lately: where their entries are, and how long their
-//! rows are.
+//! Pictures of the matrices that were posted lately, and of those that were measured: where their
+//! entries are, and how long their rows are.
+//!
+//! The picture of a measured matrix is the file `pictures/FINGERPRINT.json.zst` of the data folder.
 
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Result;
 use ellect::density::Density;
 use ellect::features::Features;
 use ellect::unstable::analysis::Histogram;
@@ -10,6 +16,9 @@ use ellect::{Csr, Fingerprint, Scalar};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::Serialize;
+use serde_json::Value;
+
+use crate::output::write_file;
 
 /// Maximum number of rows and of columns of the grid of a picture.
 const SIDE: usize = 128;
@@ -111,18 +120,46 @@ impl Weighter<Fingerprint, Arc<Picture>> for ByBytes {
     }
 }
 
-/// A bounded cache of pictures; those that were not asked for lately are dropped.
-pub struct Pictures(Cache<Fingerprint, Arc<Picture>, ByBytes>);
+/// A bounded cache of pictures, of which those are dropped that were not asked for lately, and the
+/// folder of those that stay.
+pub struct Pictures {
+    lately: Cache<Fingerprint, Arc<Picture>, ByBytes>,
+    folder: PathBuf,
+}
 
 impl Pictures {
-    /// Creates a cache that takes at most about this number of bytes.
-    pub fn new(bytes: u64) -> Self {
-        Pictures(Cache::with_weighter(EXPECTED, bytes, ByBytes))
+    /// Creates a cache that takes at most about this number of bytes, for this data folder.
+    pub fn new(bytes: u64, data: &Path) -> Self {
+        let lately = Cache::with_weighter(EXPECTED, bytes, ByBytes);
+        Pictures { lately, folder: data.join("pictures") }
     }
 
-    /// Returns the picture of a matrix; `None` if it is not kept.
-    pub fn get(&self, fingerprint: Fingerprint) -> Option<Arc<Picture>> {
-        self.0.get(&fingerprint)
+    fn path(&self, fingerprint: Fingerprint) -> PathBuf {
+        self.folder.join(format!("{fingerprint}.json.zst"))
+    }
+
+    /// Returns the picture of a matrix in JSON; `None` if it is not kept, or its file is damaged.
+    pub fn get(&self, fingerprint: Fingerprint) -> Option<Value> {
+        if let Some(picture) = self.lately.get(&fingerprint) {
+            return serde_json::to_value(picture.as_ref()).ok();
+        }
+        let file = fs::File::open(self.path(fingerprint)).ok()?;
+        serde_json::from_reader(zstd::Decoder::new(file).ok()?).ok()
+    }
+
+    /// Writes the picture of a measured matrix to its file, unless it is there.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn store(&self, fingerprint: Fingerprint) -> Result<()> {
+        let path = self.path(fingerprint);
+        let Some(picture) = self.lately.get(&fingerprint).filter(|_| !path.exists()) else {
+            return Ok(());
+        };
+        fs::create_dir_all(&self.folder)?;
+        let text = serde_json::to_vec(picture.as_ref())?;
+        let packed = zstd::encode_all(text.as_slice(), zstd::DEFAULT_COMPRESSION_LEVEL)?;
+        write_file(&path, |out| Ok(out.write_all(&packed)?))
     }
 
     /// Keeps the picture of a matrix, which is only taken if there is none.
@@ -135,8 +172,8 @@ impl Pictures {
         csr: &Csr<T>,
         features: &Features,
     ) -> ellect::Result<()> {
-        if self.0.get(&fingerprint).is_none() {
-            self.0.insert(fingerprint, Arc::new(Picture::of(csr, features)?));
+        if self.lately.get(&fingerprint).is_none() {
+            self.lately.insert(fingerprint, Arc::new(Picture::of(csr, features)?));
         }
         Ok(())
     }
@@ -166,17 +203,25 @@ mod tests {
 
     #[test]
     fn a_picture_counts_every_entry_and_every_row() {
-        let pictures = Pictures::new(1 << 20);
+        let folder = tempfile::tempdir().expect("a folder");
+        let pictures = Pictures::new(1 << 20, folder.path());
         for (nrows, ncols) in [(0, 0), (3, 5000), (300, 7)] {
             let entries = (0..nrows).map(|row| (row, row % ncols, 1.0));
             let csr = Csr::from_triplets(nrows, ncols, entries).expect("inside");
             let analysis = Analysis::new(csr.pattern());
             let print = analysis.fingerprint();
             pictures.keep(print, &csr, &Features::of(&analysis)).expect("a legal grid");
-            let picture = pictures.get(print).expect("it is kept");
+            let picture = pictures.lately.get(&print).expect("it is kept");
             assert_eq!(picture.density.counts().iter().sum::<u64>(), nrows as u64);
             assert_eq!(picture.row_lengths.iter().map(|bin| bin.rows).sum::<u64>(), nrows as u64);
             assert!(picture.density.rows() <= SIDE && picture.density.columns() <= SIDE);
+            // Only the file is left to those who come later.
+            let shown = pictures.get(print);
+            pictures.store(print).expect("there is room");
+            let later = Pictures::new(1 << 20, folder.path());
+            assert_eq!(later.get(print), shown);
+            fs::write(later.path(print), "damaged").expect("a file");
+            assert_eq!(later.get(print), None);
         }
     }
 }

@@ -98,7 +98,7 @@ type Measurements = BTreeMap<Fingerprint, Arc<Measured>>;
 #[derive(Default)]
 pub struct Summaries {
     shipped: OnceLock<Measurements>,
-    /// Those of the service's own measurements, and the revision that they are of.
+    /// Summary of the service's own measurements, and the revision that it is of.
     own: Mutex<Option<(u64, Arc<Measurements>)>>,
 }
 
@@ -302,8 +302,8 @@ fn mean(ratios: &[Option<f64>]) -> Option<f64> {
     (!known.is_empty()).then(|| (known.iter().sum::<f64>() / known.len() as f64).exp())
 }
 
-/// Shows the features and the measurements of a matrix, and where its entries are if it was posted
-/// lately.
+/// Shows the features and the measurements of a matrix, and where its entries are if this service
+/// measured it or it was posted lately.
 ///
 /// # Errors
 /// 400 for a wrong fingerprint, 404 if it was neither measured nor posted lately.
@@ -328,25 +328,25 @@ fn found(service: &Service, fingerprint: Fingerprint) -> Result<Option<Value>, F
     let wisdom = service.config.wisdom.as_ref();
     let record = wisdom.map(|wisdom| wisdom.structure(fingerprint)).transpose()?.flatten();
     let picture = service.pictures.get(fingerprint);
-    let mut shown = match (&record, &picture) {
-        (Some(record), _) => json!(record),
-        (None, Some(picture)) => {
-            let nrows = picture.nrows;
-            json!({
-                "fingerprint": fingerprint, "nrows": nrows, "ncols": picture.ncols,
-                "nnz": picture.nnz, "features": picture.features,
-            })
-        }
-        (None, None) => return Ok(None),
-    };
+    if record.is_none() && picture.is_none() {
+        return Ok(None);
+    }
     let mut measurements = Vec::new();
     if let Some(wisdom) = wisdom.filter(|_| record.is_some()) {
         measurements = wisdom.measurements(fingerprint)?;
         measurements.extend(wisdom.shipped_measurements(fingerprint));
     }
-    shown["measurements"] = json!(measurements);
-    shown["density"] = json!(picture.as_ref().map(|picture| &picture.density));
-    shown["row_lengths"] = json!(picture.as_ref().map(|picture| &picture.row_lengths));
+    let mut shown = json!({
+        "fingerprint": fingerprint,
+        "measurements": measurements,
+        "density": null,
+        "row_lengths": null,
+    });
+    for part in [picture, record.map(|record| json!(record))].into_iter().flatten() {
+        for (name, value) in part.as_object().into_iter().flatten() {
+            shown[name] = value.clone();
+        }
+    }
     Ok(Some(shown))
 }
 

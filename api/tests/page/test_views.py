@@ -107,8 +107,7 @@ def test_a_service_with_tokens_asks_for_one(tab, guarded):
     assert page.evaluate("sessionStorage.length") == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_every_view_fits_is_labelled_and_has_contrast(tab, scheme, width):
     one = tab(color_scheme=scheme, viewport={"width": width, "height": 844})
     page = one.open("?generate=elasticity:20000&device=h200")
