@@ -126,7 +126,7 @@ fn a_posted_matrix_has_a_picture_and_a_measured_one_is_listed() {
         (&own["wins"][0]["structures"], &own["wins"][0]["device"]),
         (&json!(1), &json!("cpu"))
     );
-    let (_, other) = service.get("/structures?origin=own&text=nosuch");
+    let (_, other) = service.get("/structures?text=nosuch");
     assert_eq!(other["total"], json!(0));
     let (_, measured) = service.get(&format!("/structures/{print}"));
     assert!(measured["density"].is_object() && measured["measurements"][0].is_object());
@@ -142,7 +142,8 @@ fn a_posted_matrix_has_a_picture_and_a_measured_one_is_listed() {
 #[test]
 fn the_measurements_that_ship_are_listed_page_by_page() {
     let service = serve(&[]);
-    let ask = |query: &str| service.get(&format!("/structures?text=elasticity{query}")).1;
+    let ask =
+        |query: &str| service.get(&format!("/structures?origin=shipped&text=elasticity{query}")).1;
     let all = ask("&limit=1000");
     let total = all["total"].as_u64().expect("a number");
     assert!(total > 5 && all["next"].is_null());

@@ -28,8 +28,9 @@ const MOST_LISTED: u64 = 1000;
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct Listing {
-    /// Measurements to count: own, shipped, or all
-    #[arg(long, default_value = "all", value_name = "ORIGIN", value_parser = ["own", "shipped", "all"])]
+    /// Measurements to count: own for those of this service, shipped, or all; the first request for
+    /// those that ship takes some seconds
+    #[arg(long, default_value = "own", value_name = "ORIGIN", value_parser = ["own", "shipped", "all"])]
     origin: String,
     /// Only matrices whose name, family or fingerprint contains this text [default: all]
     #[arg(long, value_name = "TEXT")]
