@@ -4,7 +4,6 @@
 //! The picture of a measured matrix is the file `pictures/FINGERPRINT.json.zst` of the data folder.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
