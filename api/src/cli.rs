@@ -192,6 +192,7 @@ const RECOMMEND_JSON: &str = "\
   ranking            the candidates that suit, the choice first, then by total_us:
     candidate, format, parameters (an object)
     spmv_us          time of one product
+    spmv_error       share that 9 of 10 errors of spmv_us stay under; 0 where it is not known
     convert_us       time of the conversion from CSR
     total_us         conversion, updates of values and all products
     bytes            of the layout

@@ -234,6 +234,7 @@ fn measuring_requests_share_one_process_that_is_kept() {
     assert!(Command::new("kill").args(["-9", &first[0].to_string()]).status().is_ok());
     let (status, _) = service.recommend(&(query.to_string() + "&precision=f32"), "", &matrix);
     assert_eq!(status, 200);
+    assert_eq!(service.figure("ellect_worker_restarts_total"), 1.0);
     let second = children(service.process.id());
     assert!(second.len() == 1 && second != first, "{second:?} after {first:?}");
 }

@@ -21,7 +21,7 @@ use crate::scalar::Precision;
 pub use crate::workload::{Effort, Trials, ValuesUse, Verify, Workload};
 pub(crate) use figures::nine_in_ten;
 pub use figures::{Baseline, Speedup};
-use figures::{if_any, in_us};
+use figures::{if_any, in_digits, in_us};
 pub(crate) use gate::{baseline_spmv_s, keep_baseline};
 pub(crate) use policy::Thought;
 pub(crate) use quick::rank_quick;
@@ -54,8 +54,9 @@ pub struct Ranked {
     /// Time of one product, in seconds; `spmv_us` in JSON, in microseconds.
     #[serde(rename = "spmv_us", serialize_with = "in_us")]
     pub spmv_s: f64,
-    /// Relative error of `spmv_s` that 9 of 10 errors stay under; 0 where it is not known.
-    #[serde(skip)]
+    /// Relative error of `spmv_s` that 9 of 10 errors stay under; 0 where it is not known;
+    /// `spmv_error` in JSON.
+    #[serde(rename = "spmv_error", serialize_with = "in_digits")]
     pub error: f64,
     /// Time of the conversion, in seconds; `convert_us` in JSON, in microseconds.
     #[serde(rename = "convert_us", serialize_with = "in_us")]

@@ -1,8 +1,8 @@
 //! The backend: times candidates on this host or on one of its GPUs.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::gpu::{ResidentMatrix, on_gpu};
@@ -37,6 +37,8 @@ pub struct Backend {
     worker: Option<Mutex<Worker>>,
     /// Driver of the worker's device; stored so that reading it does not wait for a running job.
     driver: Option<String>,
+    /// Number of times that the worker's process was started again, to be read likewise.
+    restarts: Arc<AtomicU64>,
     gpu: Option<Arc<cuda::Gpu>>,
     /// Matrix kept on the GPU, a [`ResidentMatrix`].
     held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
@@ -45,13 +47,22 @@ pub struct Backend {
 impl Backend {
     /// Creates a backend from a device profile; it can time on a host but not on a GPU.
     pub fn of(device: Device) -> Self {
-        Backend { device, worker: None, driver: None, gpu: None, held: Mutex::default() }
+        Backend {
+            device,
+            worker: None,
+            driver: None,
+            restarts: Arc::default(),
+            gpu: None,
+            held: Mutex::default(),
+        }
     }
 
     /// Creates a backend that times in the worker's process and prepares operators for the host.
     pub fn through(worker: Worker) -> Self {
         let (device, driver) = (worker.device().clone(), worker.driver().to_string());
-        Backend { worker: Some(Mutex::new(worker)), driver: Some(driver), ..Backend::of(device) }
+        let restarts = worker.restarts();
+        let worker = Some(Mutex::new(worker));
+        Backend { worker, driver: Some(driver), restarts, ..Backend::of(device) }
     }
 
     /// Opens a device by name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
@@ -95,6 +106,11 @@ impl Backend {
             return PreparedOperator::on_gpu(gpu, &on_gpu, csr, analysis, candidate, target);
         }
         PreparedOperator::with_analysis(csr, analysis, candidate, target)
+    }
+
+    /// Returns the number of times that the worker's process was started again; 0 without a worker.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
     }
 
     /// Returns the device's profile.

@@ -231,6 +231,11 @@ impl Wisdom {
         self.own.as_ref().and_then(Store::fault)
     }
 
+    /// Returns the number of this process's writes to the database that failed.
+    pub fn failures(&self) -> u64 {
+        self.own.as_ref().map_or(0, Store::failures)
+    }
+
     fn over(shards: Shards, own: Option<Store>) -> Self {
         Wisdom { shards, shipped: Mutex::default(), own }
     }

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use super::record::{self, Record};
 use crate::compress;
 use crate::error::{Error, Result};
@@ -101,10 +103,12 @@ impl Shards {
         let later: Vec<Record> = self.file(LATER).into_iter().flat_map(records).collect();
         let replaced: BTreeSet<String> = later.iter().map(identity).collect();
         let shards = self.0.iter().filter(|(name, _)| *name != LATER);
-        for record in shards.filter_map(|(_, shard)| split(shard)).flat_map(records) {
-            if !replaced.contains(&identity(&record)) {
-                each(record);
-            }
+        let shards: Vec<_> = shards.filter_map(|(_, shard)| split(shard)).collect();
+        // As many shards as there are threads are in memory at once.
+        for some in shards.chunks(rayon::current_num_threads().max(1)) {
+            let read: Vec<Vec<Record>> = some.par_iter().map(|shard| records(*shard)).collect();
+            let kept = read.into_iter().flatten();
+            kept.filter(|record| !replaced.contains(&identity(record))).for_each(&mut each);
         }
         later.into_iter().for_each(each);
     }

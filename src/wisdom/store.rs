@@ -156,6 +156,14 @@ impl Store {
         }
     }
 
+    /// Returns the number of writes and exports of this process that failed.
+    pub fn failures(&self) -> u64 {
+        match &self.0 {
+            Kind::Held(held) => held.failures(),
+            Kind::View(_) => 0,
+        }
+    }
+
     /// Writes an export if anything changed and the last one is a day old.
     ///
     /// # Errors

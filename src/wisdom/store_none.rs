@@ -60,6 +60,10 @@ impl Store {
         match *self {}
     }
 
+    pub fn failures(&self) -> u64 {
+        match *self {}
+    }
+
     pub fn upkeep(&self) -> Result<()> {
         match *self {}
     }

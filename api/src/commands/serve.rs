@@ -44,6 +44,9 @@ pub struct Serve {
     /// [default: none]
     #[arg(long, value_name = "ORIGINS", value_parser = origins)]
     cors: Option<String>,
+    /// Show browsers no page at the path /, only the text that programs get
+    #[arg(long)]
+    no_page: bool,
     /// Form of the log: text, or json with an object on each line
     #[arg(long, default_value = "text", value_name = "FORM", value_parser = ["text", "json"])]
     log: String,
@@ -120,6 +123,7 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
         queue: serve.queue,
         open: Arc::new(Open::new(serve.limits())),
         origins: serve.cors.as_deref().map(allowed),
+        page: !serve.no_page,
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     let kept = wisdom.clone();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -13,9 +13,7 @@ use subtle::ConstantTimeEq;
 use super::Service;
 use super::failure::{Failure, ROLE, TOKEN};
 use super::places::Client;
-
-/// Paths that need no token: a supervisor asks them.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+use super::routes::is_open;
 
 /// Minimum length of a token, so that it cannot be guessed.
 const SHORTEST: usize = 16;
@@ -116,7 +114,8 @@ pub async fn checked(
 ) -> Response {
     let settings = service.settings();
     let tokens = &settings.tokens;
-    if tokens.0.is_empty() || OPEN.contains(&request.uri().path()) {
+    let path = request.extensions().get::<MatchedPath>();
+    if tokens.0.is_empty() || path.is_some_and(|path| is_open(path.as_str())) {
         let address = request.extensions().get().map(|&ConnectInfo::<SocketAddr>(at)| at.ip());
         let client = address.map(|address| address.to_string()).unwrap_or_default();
         request.extensions_mut().insert(Client(client));

@@ -86,6 +86,13 @@ impl Devices {
         Ok(backend)
     }
 
+    /// Returns the number of times that a process that measures was started again.
+    pub fn restarts(&self) -> u64 {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = opened.values().filter_map(|cell| cell.get());
+        measured.map(|measured| measured.backend.restarts()).sum()
+    }
+
     async fn start(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let (device, data) = (name.to_string(), self.data.clone());
         let starting = tokio::task::spawn_blocking(move || {

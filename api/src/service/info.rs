@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use ellect::Fingerprint;
 use ellect::device::{self, Device};
+use ellect::generate::CLASSES;
 use serde_json::{Value, json};
 
 use super::Service;
-use super::failure::{ARGUMENT, CODES, Failure, MATRIX, NOT_READY, WISDOM};
+use super::failure::{CODES, Failure, NOT_READY, WISDOM};
 use super::metrics;
 use super::routes::ROUTES;
 use crate::options::Query;
@@ -112,6 +111,8 @@ pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRes
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
+        failures: wisdom.map_or(0, |wisdom| wisdom.failures()),
+        restarts: service.devices.restarts(),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;
@@ -140,32 +141,16 @@ pub async fn formats() -> Json<Value> {
     Json(views::formats())
 }
 
-/// Shows the features and the measurements of a matrix.
-///
-/// # Errors
-/// 400 for a wrong fingerprint, 404 if it was never measured.
-pub async fn structure(
-    State(service): State<Arc<Service>>,
-    fingerprint: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, Failure> {
-    let Path(fingerprint) =
-        fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
-    let fingerprint: Fingerprint = fingerprint.parse()?;
-    let looking = tokio::task::spawn_blocking(move || -> Result<Option<Value>, Failure> {
-        let Some(wisdom) = &service.config.wisdom else { return Ok(None) };
-        let Some(record) = wisdom.structure(fingerprint)? else { return Ok(None) };
-        let mut measurements = wisdom.measurements(fingerprint)?;
-        measurements.extend(wisdom.shipped_measurements(fingerprint));
-        let mut found = serde_json::to_value(record).map_err(Failure::internal)?;
-        found["measurements"] = serde_json::to_value(measurements).map_err(Failure::internal)?;
-        Ok(Some(found))
+/// Lists the classes of generated matrices.
+pub async fn classes() -> Json<Value> {
+    let classes = CLASSES.iter().map(|class| {
+        let orders = class.orders.iter().map(ToString::to_string);
+        json!({
+            "name": class.name,
+            "doc": class.doc,
+            "entries_per_row": class.per_row,
+            "orders": orders.collect::<Vec<_>>(),
+        })
     });
-    let found = looking.await.map_err(Failure::internal)??;
-    found.map(Json).ok_or_else(|| {
-        let stated = format!(
-            "no measured matrix has the fingerprint {fingerprint}; POST /recommend?effort=measure \
-             measures one"
-        );
-        Failure::new(&MATRIX, stated)
-    })
+    Json(classes.collect())
 }

@@ -15,8 +15,10 @@
 //! | `ellect_memory_budget_bytes` | `share` | memory that requests may hold |
 //! | `ellect_wisdom_revision` | | writes to the database of measurements |
 //! | `ellect_wisdom_faulty` | | 1 if the last write to it failed, else 0 |
+//! | `ellect_wisdom_errors_total` | | writes to it that failed, exports included |
+//! | `ellect_worker_restarts_total` | | processes that measure that were started again |
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -68,6 +70,10 @@ pub struct State {
     pub budget: [u64; 2],
     /// Writes to the database of measurements.
     pub revision: u64,
+    /// Writes that failed, exports included.
+    pub failures: u64,
+    /// Restarts of processes that measure.
+    pub restarts: u64,
     /// True if the last write failed.
     pub faulty: bool,
 }
@@ -83,6 +89,8 @@ pub struct Metrics {
     answers: Family<From, Counter>,
     /// In the order of [`LEVELS`].
     levels: [Level; LEVELS.len()],
+    /// In the order of [`TOTALS`].
+    totals: [Counter; TOTALS.len()],
     reserved: Family<Share, Level>,
     budget: Family<Share, Level>,
 }
@@ -96,6 +104,12 @@ const LEVELS: [(&str, &str); 7] = [
     ("jobs_processing", "Jobs at work"),
     ("wisdom_revision", "Writes to the database of measurements"),
     ("wisdom_faulty", "1 if the last write to the database of measurements failed"),
+];
+
+/// Figures that only grow and are set from [`State`], by name and meaning.
+const TOTALS: [(&str, &str); 2] = [
+    ("wisdom_errors", "Writes to the database of measurements that failed"),
+    ("worker_restarts", "Processes that measure that were started again"),
 ];
 
 /// Names of the shares of memory, as in [`State`].
@@ -124,12 +138,27 @@ impl Metrics {
             registry.register(name, stated, level.clone());
             level
         });
+        let totals = TOTALS.map(|(name, stated)| {
+            let total = Counter::default();
+            registry.register(name, stated, total.clone());
+            total
+        });
         let (reserved, budget) = (Family::default(), Family::default());
         let stated = "Memory that requests hold";
         registry.register_with_unit("memory_reserved", stated, Unit::Bytes, reserved.clone());
         let stated = "Memory that requests may hold";
         registry.register_with_unit("memory_budget", stated, Unit::Bytes, budget.clone());
-        Metrics { registry, requests, request_s, stage_s, answers, levels, reserved, budget }
+        Metrics {
+            registry,
+            requests,
+            request_s,
+            stage_s,
+            answers,
+            levels,
+            totals,
+            reserved,
+            budget,
+        }
     }
 
     /// Counts an answered request.
@@ -161,6 +190,9 @@ impl Metrics {
         for (level, value) in self.levels.iter().zip(values) {
             level.set(value);
         }
+        for (total, value) in self.totals.iter().zip([state.failures, state.restarts]) {
+            total.inner().store(value, Ordering::Relaxed);
+        }
         for (i, share) in SHARES.into_iter().enumerate() {
             self.reserved.get_or_create(&Share { share }).set(state.reserved[i]);
             self.budget.get_or_create(&Share { share }).set(state.budget[i]);
@@ -181,17 +213,18 @@ mod tests {
         metrics.answered("/recommend", 200, 0.01);
         metrics.stage("read", 0.005);
         metrics.recommended("computed");
-        let state = State { connections: 3, budget: [1, 2], ..State::default() };
+        let state = State { connections: 3, budget: [1, 2], restarts: 2, ..State::default() };
         let text = metrics.text(&state).expect("it is formatted");
         let documented = include_str!("metrics.rs").lines().filter_map(|line| {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });
         let documented: Vec<_> = documented.collect();
-        assert_eq!(documented.len(), 13);
+        assert_eq!(documented.len(), 15);
         for name in documented {
             assert!(text.contains(&format!("\n{name}")), "{name} is not in {text}");
         }
         assert!(text.contains("ellect_connections 3\n"), "{text}");
+        assert!(text.contains("ellect_worker_restarts_total 2\n"), "{text}");
         assert!(text.contains("ellect_requests_total{route=\"/recommend\",status=\"200\"} 1"));
     }
 }

@@ -24,10 +24,13 @@ mod metrics;
 mod models;
 mod observe;
 mod openapi;
+mod page;
+mod pictures;
 mod places;
 mod recommend;
 mod records;
 mod routes;
+mod structures;
 pub mod tune;
 
 use std::path::PathBuf;
@@ -57,7 +60,9 @@ use jobs::Jobs;
 use memory::Budget;
 use metrics::Metrics;
 use models::Models;
+use pictures::Pictures;
 use places::Places;
+use structures::Summaries;
 
 /// Configuration of a service.
 #[derive(Clone, Debug)]
@@ -76,6 +81,8 @@ pub struct Config {
     pub open: Arc<connections::Open>,
     /// Origins of pages in browsers that may ask; `None` if none may.
     pub origins: Option<AllowOrigin>,
+    /// True if `GET /` shows browsers a page.
+    pub page: bool,
 }
 
 /// The part of the configuration that a service takes over again while it runs.
@@ -99,6 +106,12 @@ const OF_ANSWERS: u64 = 16;
 /// Maximum number of bytes of kept answers.
 const MOST_ANSWERS: u64 = 256 << 20;
 
+/// Part of the memory of all requests that kept pictures of matrices may take in addition.
+const OF_PICTURES: u64 = 64;
+
+/// Maximum number of bytes of kept pictures.
+const MOST_PICTURES: u64 = 64 << 20;
+
 /// State that all requests share.
 pub struct Service {
     config: Config,
@@ -113,6 +126,8 @@ pub struct Service {
     pub jobs: Arc<Jobs>,
     models: Models,
     answers: Answers,
+    pictures: Pictures,
+    summaries: Summaries,
     metrics: Metrics,
     /// Start of the hashes of bodies, different in each process.
     seed: u64,
@@ -132,6 +147,8 @@ impl Service {
             jobs,
             models: Models::default(),
             answers: Answers::new((config.memory / OF_ANSWERS).min(MOST_ANSWERS)),
+            pictures: Pictures::new((config.memory / OF_PICTURES).min(MOST_PICTURES), &config.data),
+            summaries: Summaries::default(),
             metrics: Metrics::new(),
             seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
             reloads: AtomicU64::new(0),

@@ -138,6 +138,9 @@ fn answers(route: &Route) -> Value {
                 json!({"application/json": {"schema": schema}})
             }
             Contents::Text(kind) => json!({(kind.split(';').next().unwrap_or_default()): text}),
+            Contents::OneOf(kinds) => {
+                kinds.iter().map(|kind| (kind.to_string(), text.clone())).collect()
+            }
         };
         let mut answer = json!({"description": route.help, "content": content});
         if *status == 202 {
@@ -158,12 +161,23 @@ fn object(properties: Value) -> Value {
     json!({"type": "object", "required": names.collect::<Vec<_>>(), "properties": properties})
 }
 
-fn schemas() -> Value {
-    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
-    let count = json!({"type": "integer", "minimum": 0});
-    let or_null = |kind: &str| json!({"type": [kind, "null"]});
-    let any = json!({"type": "object"});
-    let list = |items: &Value| json!({"type": "array", "items": items});
+fn or_null(kind: &str) -> Value {
+    json!({"type": [kind, "null"]})
+}
+
+fn list(items: &Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn error() -> Value {
     let codes: Vec<_> = CODES.iter().map(|code| code.word).collect();
     let meanings = CODES
         .iter()
@@ -171,18 +185,21 @@ fn schemas() -> Value {
     let meanings = meanings.collect::<Vec<_>>().join("; ");
     let code = json!({"type": "string", "enum": codes, "description": meanings});
     let detail = json!({"description": "figures for programs", "type": ["object", "null"]});
-    let error = object(json!({"code": code, "kind": text, "message": text, "detail": detail}));
+    object(json!({"code": code, "kind": text(), "message": text(), "detail": detail}))
+}
+
+fn job() -> Value {
     let status = json!({"type": "string", "enum": Status::ALL.map(Status::name)});
-    let progress = object(json!({"done": count, "total": count, "step": text}));
+    let progress = object(json!({"done": count(), "total": count(), "step": text()}));
     let mut job = object(json!({
-        "id": count,
+        "id": count(),
         "kind": {"type": "string", "enum": Task::KINDS},
         "status": status,
-        "details": any,
+        "details": {"type": "object"},
         "progress": {"anyOf": [progress, {"type": "null"}]},
-        "attempts": count,
+        "attempts": count(),
         "again": or_null("string"),
-        "error": {"anyOf": [error, {"type": "null"}]},
+        "error": {"anyOf": [error(), {"type": "null"}]},
         "enqueued_at": {"type": "number", "description": "seconds since 1970"},
         "started_at": or_null("number"),
         "finished_at": or_null("number"),
@@ -192,35 +209,95 @@ fn schemas() -> Value {
         "description": "of a job that succeeded, where one job is asked for",
         "type": ["object", "null"],
     });
+    job
+}
+
+fn recommendation() -> Value {
+    let any = json!({"type": "object"});
+    json!({
+        "type": "object",
+        "description": "`ellect recommend --help` describes the keys; fields= keeps some of them",
+        "properties": {
+            "choice": text(),
+            "baseline": any,
+            "speedup": any,
+            "confidence": or_null("number"),
+            "model": or_null("object"),
+            "ranking": list(&any),
+            "refused": list(&any),
+            "features": any,
+            "device": text(),
+            "precision": {"type": "string", "enum": ["f32", "f64"]},
+            "spmvs": count(),
+            "fingerprint": or_null("string"),
+            "explanation": list(&text()),
+        },
+    })
+}
+
+/// Returns the schema of a matrix: features, measurements and pictures.
+fn structure() -> Value {
+    let grid = object(json!({"rows": count(), "columns": count(), "counts": list(&count())}));
+    let bin = object(json!({"from": count(), "to": count(), "rows": count()}));
+    let none = json!({"type": "null"});
+    object(json!({
+        "fingerprint": text(), "nrows": count(), "ncols": count(), "nnz": count(),
+        "features": {"type": "object"},
+        "measurements": list(&json!({"type": "object"})),
+        "density": {
+            "description": "entries in each cell of a grid over the matrix, row by row; null if this \
+                            service has not measured it and it was not posted lately",
+            "anyOf": [grid, none],
+        },
+        "row_lengths": {
+            "description": "numbers of rows by length; null where density is",
+            "anyOf": [list(&bin), none],
+        },
+    }))
+}
+
+/// Returns the schema of a list of matrices with what was fastest on each.
+fn structures() -> Value {
+    let at = json!({"device": text(), "precision": text(), "threads": count()});
+    let with = |more: Value| {
+        let mut all = at.clone();
+        for (name, schema) in more.as_object().into_iter().flatten() {
+            all[name] = schema.clone();
+        }
+        object(all)
+    };
+    let best = with(json!({
+        "candidate": text(), "format": text(), "spmv_us": {"type": "number"}, "timed": count(),
+        "speedup": or_null("number"),
+    }));
+    let format = object(json!({"format": text(), "wins": count(), "speedup": or_null("number")}));
+    let one = object(json!({
+        "fingerprint": text(), "source": text(), "family": text(), "nrows": count(),
+        "ncols": count(), "nnz": count(), "best": list(&best),
+    }));
+    let wins = with(json!({"structures": count(), "formats": list(&format)}));
+    object(json!({
+        "structures": list(&one), "total": count(), "next": or_null("integer"), "wins": list(&wins),
+    }))
+}
+
+fn schemas() -> Value {
+    let (any, number) = (json!({"type": "object"}), json!({"type": "number"}));
+    let (text, count) = (text(), count());
+    let jobs = json!({"jobs": list(&refers("Job")), "total": count, "next": or_null("integer")});
     let bad = list(&object(json!({"line": count, "why": text})));
     json!({
-        "Error": object(json!({"error": error})),
-        "Recommendation": {
-            "type": "object",
-            "description": "`ellect recommend --help` describes the keys; fields= keeps some of them",
-            "properties": {
-                "choice": text,
-                "baseline": any,
-                "speedup": any,
-                "confidence": or_null("number"),
-                "model": or_null("object"),
-                "ranking": list(&any),
-                "refused": list(&any),
-                "features": any,
-                "device": text,
-                "precision": {"type": "string", "enum": ["f32", "f64"]},
-                "spmvs": count,
-                "fingerprint": or_null("string"),
-                "explanation": list(&text),
-            },
-        },
-        "Job": job,
-        "Jobs": object(json!({"jobs": list(&refers("Job")), "total": count, "next": or_null("integer")})),
+        "Error": object(json!({"error": error()})),
+        "Recommendation": recommendation(),
+        "Job": job(),
+        "Jobs": object(jobs),
         "Added": object(json!({"taken": count, "known": count, "skipped": count, "bad": bad})),
-        "Structure": object(json!({
-            "fingerprint": text, "nrows": count, "ncols": count, "nnz": count, "features": any,
-            "measurements": list(&any),
+        "Structure": structure(),
+        "Structures": structures(),
+        "Class": object(json!({
+            "name": text, "doc": text, "entries_per_row": number, "orders": list(&text),
         })),
+        "Sample": object(json!({"name": text, "title": text, "path": text})),
         "Format": object(json!({
             "name": text, "title": text, "suits": text, "source": text, "parameters": list(&any),
         })),

@@ -442,6 +442,13 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     service.metrics.stage("choose", choose_s);
     tracing::Span::current().record("read_s", read_s).record("choose_s", choose_s);
     let print = choice.fingerprint;
+    if let Some(print) = print {
+        service.pictures.keep(print, &csr, &choice.features)?;
+        let stays = options.measures() && service.config.wisdom.is_some();
+        if let Some(Err(error)) = stays.then(|| service.pictures.store(print)) {
+            tracing::warn!("the picture of {print} was not stored: {error:#}");
+        }
+    }
     let answer = Answer::of(choice)?;
     if let Some(print) = print.filter(|_| options.mode == Mode::Rank && !options.measures()) {
         let key = key(service, Matrix::Pattern(print), options, None);

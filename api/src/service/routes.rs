@@ -7,7 +7,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::jobs::Listing;
 use super::records::{Adding, Exporting};
-use super::{Service, info, jobs, models, openapi, recommend, records, tune};
+use super::{Service, info, jobs, models, openapi, page, recommend, records, structures, tune};
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
 
@@ -63,9 +63,11 @@ pub enum Contents {
     List(&'static str),
     /// Text of this media type.
     Text(&'static str),
+    /// Text of one of these media types.
+    OneOf(&'static [&'static str]),
 }
 
-use Contents::{Json, List, Recommendation, Text};
+use Contents::{Json, List, OneOf, Recommendation, Text};
 
 fn none() -> Vec<Parameter> {
     Vec::new()
@@ -75,17 +77,45 @@ fn none() -> Vec<Parameter> {
 const READING: Route = Route {
     method: "GET",
     path: "/",
-    help: "this text",
+    help: "",
     query: none,
     body: Body::Nothing,
-    answers: &[(200, Text("text/plain; charset=utf-8"))],
+    answers: &[],
     role: Needed::Read,
-    handler: || get(info::usage),
+    handler: || get(page::start),
 };
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
-    READING,
+    Route {
+        help: "this text; for browsers, the page",
+        answers: &[(200, OneOf(&["text/plain", "text/html"]))],
+        role: Needed::Nothing,
+        handler: || get(page::start),
+        ..READING
+    },
+    Route {
+        path: "/page/{version}/{file}",
+        help: "a file of the page",
+        answers: &[(200, OneOf(&["text/css", "text/javascript", "image/svg+xml"]))],
+        role: Needed::Nothing,
+        handler: || get(page::file),
+        ..READING
+    },
+    Route {
+        path: "/samples",
+        help: "the matrices that ship as samples",
+        answers: &[(200, List("Sample"))],
+        handler: || get(page::samples),
+        ..READING
+    },
+    Route {
+        path: "/samples/{name}",
+        help: "a sample, in Matrix Market form",
+        answers: &[(200, Text("text/plain; charset=utf-8"))],
+        handler: || get(page::sample),
+        ..READING
+    },
     Route {
         method: "POST",
         path: "/recommend",
@@ -174,10 +204,25 @@ pub static ROUTES: &[Route] = &[
         ..READING
     },
     Route {
+        path: "/structures",
+        help: "the measured matrices, and which format was fastest on how many",
+        query: parameters::<structures::Listing>,
+        answers: &[(200, Json("Structures"))],
+        handler: || get(structures::listed),
+        ..READING
+    },
+    Route {
         path: "/structures/{fingerprint}",
-        help: "features and measurements of a measured matrix",
+        help: "features and measurements of a matrix, and where its entries are",
         answers: &[(200, Json("Structure"))],
-        handler: || get(info::structure),
+        handler: || get(structures::structure),
+        ..READING
+    },
+    Route {
+        path: "/classes",
+        help: "the classes of generated matrices",
+        answers: &[(200, List("Class"))],
+        handler: || get(info::classes),
         ..READING
     },
     Route {
@@ -262,6 +307,11 @@ pub static ROUTES: &[Route] = &[
         ..READING
     },
 ];
+
+/// Tells whether the route with this path needs no token.
+pub fn is_open(path: &str) -> bool {
+    ROUTES.iter().any(|route| route.path == path && route.role == Needed::Nothing)
+}
 
 /// Returns a router with all routes.
 pub fn router() -> Router<Arc<Service>> {

@@ -13,8 +13,9 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -149,6 +150,8 @@ pub struct Worker {
     driver: String,
     running: Option<ChildProcess>,
     deaths: u32,
+    /// Number of times that the child was started again.
+    restarts: Arc<AtomicU64>,
     /// [`CsrRef::identity`] and key of a matrix on which several candidates are measured.
     held: Option<([usize; 6], MatrixKey)>,
 }
@@ -170,6 +173,7 @@ impl Worker {
             driver,
             running: Some(running),
             deaths: 0,
+            restarts: Arc::default(),
             held: None,
         })
     }
@@ -193,6 +197,11 @@ impl Worker {
     /// Returns the ID of the process that measures, if one is running.
     pub fn process_id(&self) -> Option<u32> {
         self.running.as_ref().map(|running| lock(&running.child).id())
+    }
+
+    /// Returns the number of times that the process was started again; it goes on to count.
+    pub(super) fn restarts(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.restarts)
     }
 
     /// Announces that the next candidates are of this matrix, so that its key is computed only
@@ -239,7 +248,10 @@ impl Worker {
         let alive = |running: &ChildProcess| running.ended_within(Duration::ZERO).is_none();
         let mut running = match self.running.take().filter(alive) {
             Some(running) => running,
-            None => ChildProcess::start(&self.program, &self.arguments)?.0,
+            None => {
+                self.restarts.fetch_add(1, Ordering::Relaxed);
+                ChildProcess::start(&self.program, &self.arguments)?.0
+            }
         };
         let asked = running.within(limit, |to, from, holds| {
             if *holds != Some(matrix) {

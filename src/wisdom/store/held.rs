@@ -31,6 +31,8 @@ pub(in super::super) struct Held {
     pub db: Database,
     /// Number of writes so far, which is read without waiting for a write.
     revision: AtomicU64,
+    /// Number of writes and exports that failed.
+    failures: AtomicU64,
     written: Mutex<Written>,
     /// Dropped last, so that the next process finds sled closed.
     _lock: File,
@@ -125,7 +127,8 @@ impl Held {
         let _ = fs::remove_dir_all(path.join(aside::REPLACED));
         let revision = AtomicU64::new(written.state.count);
         let (path, written) = (path.to_path_buf(), Mutex::new(written));
-        Ok(Held { path, notes, db, revision, written, _lock: lock })
+        let failures = AtomicU64::new(0);
+        Ok(Held { path, notes, db, revision, failures, written, _lock: lock })
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -137,13 +140,19 @@ impl Held {
         let mut written = self.written();
         let done = self.write_now(&mut written, changes);
         self.revision.store(written.state.count, Ordering::Relaxed);
-        written.fault = done.as_ref().err().map(ToString::to_string);
+        self.note(&mut written, &done);
         if done.is_ok() && written.journal.is_due() {
             // The write itself is on disk, so it has not failed.
             let exported = self.export(&mut written);
-            written.fault = exported.err().map(|error| error.to_string());
+            self.note(&mut written, &exported);
         }
         done
+    }
+
+    /// Notes the message of the last write, and counts it, if it failed.
+    fn note(&self, written: &mut Written, done: &Result<()>) {
+        written.fault = done.as_ref().err().map(ToString::to_string);
+        self.failures.fetch_add(u64::from(done.is_err()), Ordering::Relaxed);
     }
 
     fn write_now(&self, written: &mut Written, changes: &Changes) -> Result<()> {
@@ -188,7 +197,7 @@ impl Held {
             return Ok(());
         }
         let exported = self.export(&mut written);
-        written.fault = exported.as_ref().err().map(ToString::to_string);
+        self.note(&mut written, &exported);
         exported
     }
 
@@ -200,6 +209,11 @@ impl Held {
     /// Returns the message of the last write, if it failed.
     pub fn fault(&self) -> Option<String> {
         self.written().fault.clone()
+    }
+
+    /// Returns the number of writes and exports that failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Returns the folder of the database.

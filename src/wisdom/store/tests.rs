@@ -366,3 +366,23 @@ fn a_record_that_is_lost_or_not_the_last_is_noticed() {
     let lost = changed(|db, _| drop(db.insert("commits", "2").expect("written")));
     assert!(matches!(lost, Err(Error::Wisdom { fault: WisdomFault::Lost { .. }, .. })));
 }
+
+#[test]
+fn failed_writes_are_told_and_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("wisdom");
+    let store = Store::open(&path, |_| {}).expect("it opens");
+    put(&store, 0..3);
+    assert_eq!((store.fault(), store.failures()), (None, 0));
+    // An export cannot replace a folder that holds something.
+    let _ = fs::remove_file(path.join(EXPORT));
+    fs::create_dir_all(path.join(EXPORT).join("in the way")).expect("a folder");
+    for failures in 1..3 {
+        store.close().expect_err("no export");
+        assert!(store.fault().is_some());
+        assert_eq!(store.failures(), failures);
+    }
+    fs::remove_dir_all(path.join(EXPORT)).expect("it is there");
+    store.close().expect("it is written");
+    assert_eq!((store.fault(), store.failures()), (None, 2));
+}
