@@ -1,5 +1,6 @@
 //! Records and matrices that `train`, `fit` and `evaluate` read, and text files that may be compressed.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ellect::device::Device;
 use ellect::generate::Spec;
+use ellect::unstable::wisdom::{Layer, Record};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 use ellect_training::Records;
 use ellect_training::corpus::{self, Families, Ones};
@@ -55,6 +57,26 @@ pub fn own(home: &Home) -> Result<Records> {
         Ok(())
     })?;
     Ok(records)
+}
+
+/// Returns all records of this user and those of other hosts; the measurements of a key are runs of
+/// one, and a run that is in both counts once.
+pub fn with_shared(wisdom: &Wisdom, shared: Vec<Record>) -> Result<Vec<Record>> {
+    let mut own = Vec::new();
+    wisdom.each(|record| {
+        own.push(record);
+        Ok(())
+    })?;
+    if shared.is_empty() {
+        return Ok(own);
+    }
+    let mut of_matrix: HashMap<Fingerprint, Vec<Record>> = HashMap::new();
+    // The user's own come last: their runs are then found among those of the shared ones.
+    for record in shared.into_iter().chain(own) {
+        of_matrix.entry(record.fingerprint()).or_default().push(record);
+    }
+    let layers = of_matrix.into_values().map(Layer::of_hosts);
+    Ok(layers.flat_map(|layer| layer.records().collect::<Vec<_>>()).collect())
 }
 
 /// Reads a table of families; without a table, families are derived from names.

@@ -17,6 +17,7 @@ use super::metrics;
 use super::routes::ROUTES;
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
+use crate::shared::State as SharedState;
 use crate::views;
 
 /// Media type of the figures.
@@ -94,7 +95,12 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     // A body that does not fit into memory needs the temporary folder.
     let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);
     folder.await.map_err(Failure::internal)?.map_err(super::body::unstored)?;
-    Ok(Json(json!({"status": "ready"})))
+    let mut ready = json!({"status": "ready"});
+    // The service answers without the shared database, so it is ready all the same.
+    if let Some(shared) = &service.config.shared {
+        ready["shared"] = serde_json::to_value(shared.status()).map_err(Failure::internal)?;
+    }
+    Ok(Json(ready))
 }
 
 /// Tells the figures of the service.
@@ -103,6 +109,7 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
 /// 500 if they cannot be formatted.
 pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
     let wisdom = service.config.wisdom.as_ref();
+    let shared = service.config.shared.as_ref().map(|shared| shared.status());
     let shares = [&service.memory.bodies, &service.memory.matrices];
     let state = metrics::State {
         answers: service.answers.count() as u64,
@@ -112,6 +119,8 @@ pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRes
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
+        shared_away: shared.as_ref().is_some_and(|s| s.state != SharedState::Connected),
+        shared_outbox: shared.map_or(0, |shared| shared.outbox),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;
@@ -155,6 +164,7 @@ pub async fn structure(
         let Some(wisdom) = &service.config.wisdom else { return Ok(None) };
         let Some(record) = wisdom.structure(fingerprint)? else { return Ok(None) };
         let mut measurements = wisdom.measurements(fingerprint)?;
+        measurements.extend(wisdom.shared_measurements(fingerprint));
         measurements.extend(wisdom.shipped_measurements(fingerprint));
         let mut found = serde_json::to_value(record).map_err(Failure::internal)?;
         found["measurements"] = serde_json::to_value(measurements).map_err(Failure::internal)?;

@@ -15,6 +15,8 @@
 //! | `ellect_memory_budget_bytes` | `share` | memory that requests may hold |
 //! | `ellect_wisdom_revision` | | writes to the database of measurements |
 //! | `ellect_wisdom_faulty` | | 1 if the last write to it failed, else 0 |
+//! | `ellect_shared_away` | | 1 if a shared database is named and does not answer, else 0 |
+//! | `ellect_shared_outbox` | | measurements that wait to be sent to it |
 
 use std::sync::atomic::AtomicU64;
 
@@ -70,6 +72,10 @@ pub struct State {
     pub revision: u64,
     /// True if the last write failed.
     pub faulty: bool,
+    /// True if the shared database does not answer.
+    pub shared_away: bool,
+    /// Measurements that wait to be sent to it.
+    pub shared_outbox: u64,
 }
 
 type Level = Gauge<u64, AtomicU64>;
@@ -88,7 +94,7 @@ pub struct Metrics {
 }
 
 /// Figures that are set from [`State`], by name and meaning.
-const LEVELS: [(&str, &str); 7] = [
+const LEVELS: [(&str, &str); 9] = [
     ("answers_kept", "Answers in the cache"),
     ("connections", "Open connections"),
     ("requests_waiting", "Requests that wait for a worker"),
@@ -96,6 +102,8 @@ const LEVELS: [(&str, &str); 7] = [
     ("jobs_processing", "Jobs at work"),
     ("wisdom_revision", "Writes to the database of measurements"),
     ("wisdom_faulty", "1 if the last write to the database of measurements failed"),
+    ("shared_away", "1 if a shared database is named and does not answer"),
+    ("shared_outbox", "Measurements that wait to be sent to the shared database"),
 ];
 
 /// Names of the shares of memory, as in [`State`].
@@ -156,8 +164,17 @@ impl Metrics {
     pub fn text(&self, state: &State) -> Result<String, std::fmt::Error> {
         let State { answers, connections, waiting, jobs, revision, faulty, .. } = *state;
         let [enqueued, processing] = jobs;
-        let values =
-            [answers, connections, waiting, enqueued, processing, revision, u64::from(faulty)];
+        let values = [
+            answers,
+            connections,
+            waiting,
+            enqueued,
+            processing,
+            revision,
+            u64::from(faulty),
+            u64::from(state.shared_away),
+            state.shared_outbox,
+        ];
         for (level, value) in self.levels.iter().zip(values) {
             level.set(value);
         }
@@ -187,7 +204,7 @@ mod tests {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });
         let documented: Vec<_> = documented.collect();
-        assert_eq!(documented.len(), 13);
+        assert_eq!(documented.len(), 15);
         for name in documented {
             assert!(text.contains(&format!("\n{name}")), "{name} is not in {text}");
         }

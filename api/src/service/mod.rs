@@ -59,6 +59,8 @@ use metrics::Metrics;
 use models::Models;
 use places::Places;
 
+use crate::shared::Client;
+
 /// Configuration of a service.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -66,6 +68,8 @@ pub struct Config {
     pub data: PathBuf,
     /// Stored measurements, shared by all requests; `None` to use and store none.
     pub wisdom: Option<Arc<Wisdom>>,
+    /// The database that several hosts share, if one is named.
+    pub shared: Option<Arc<Client>>,
     /// Memory that all requests may take together, in bytes.
     pub memory: u64,
     /// Number of requests processed at once, except those that measure: one on each device.
