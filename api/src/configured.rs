@@ -115,11 +115,12 @@ fn with_file(command: Command, file: &Path) -> Result<Command> {
         };
         values.push((name, value));
     }
-    let with_default = |arg: Arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
-        // The values live as long as the process.
-        Some((_, value)) => arg.default_value(&*Box::leak(value.clone().into_boxed_str())),
-        None => arg,
-    };
+    let with_default =
+        |arg: Arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
+            // The values live as long as the process.
+            Some((_, value)) => arg.default_value(&*Box::leak(value.clone().into_boxed_str())),
+            None => arg,
+        };
     let command = command.mut_args(|arg| match GLOBAL.contains(&arg.get_id().as_str()) {
         true => with_default(arg),
         false => arg,

@@ -49,13 +49,12 @@ pub struct RecordArgs {
     pub precision: Vec<Precision>,
 }
 
-/// Reads this user's records.
-pub fn own(home: &Home) -> Result<Records> {
+/// Reads this user's records, and those of the device that other hosts share.
+pub fn own(home: &Home, device: &str) -> Result<Records> {
+    let (wisdom, client) = home.sharing(Wisdom::open_existing(&home.data)?)?;
+    let shared = client.map_or_else(|| Ok(Vec::new()), |client| client.records_on(device))?;
     let mut records = Records::default();
-    Wisdom::open_existing(&home.data)?.each(|record| {
-        records.add(record);
-        Ok(())
-    })?;
+    with_shared(&wisdom, shared)?.into_iter().for_each(|record| records.add(record));
     Ok(records)
 }
 

@@ -81,9 +81,8 @@ impl Link {
     /// # Errors
     /// If the server does not answer in time or the database cannot be used.
     pub async fn open(settings: &Settings) -> Result<Self, Fault> {
-        let late = |what: &str, limit: Duration| {
-            Fault::Away(format!("{what} in {} s", limit.as_secs()))
-        };
+        let late =
+            |what: &str, limit: Duration| Fault::Away(format!("{what} in {} s", limit.as_secs()));
         let connecting = settings.config.connect(settings.tls.clone());
         let connected = timeout(CONNECT, connecting).await;
         let (client, mut connection) =
@@ -112,9 +111,7 @@ impl Link {
 ///
 /// # Errors
 /// If it fails or takes longer.
-pub async fn answered<T>(
-    statement: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Fault> {
+pub async fn answered<T>(statement: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
     match timeout(ANSWER, statement).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(Fault::Away(format!("it did not answer in {} s", ANSWER.as_secs()))),

@@ -34,14 +34,14 @@ use super::{Address, State, Status, Tell, Told};
 use link::{Fault, Link, answered};
 pub use queue::Queue;
 use reader::Ask;
-use settings::Settings;
+use settings::{CONNECT, Settings};
 
 /// Time that a choice waits for the records of a matrix; with what a thread takes to wake up, it is
 /// below 50 ms.
 pub const LIMIT: Duration = Duration::from_millis(45);
 
 /// Time without progress after which a command leaves the rest of the outbox to the next one.
-const STALLED: Duration = Duration::from_secs(5);
+const STALLED: Duration = Duration::from_secs(1);
 
 /// Maximum number of matrices whose records are held in memory.
 const MOST_MATRICES: usize = 4096;
@@ -75,6 +75,9 @@ struct Inner {
     sends: AtomicBool,
     /// Number of acknowledged batches.
     batches: AtomicU64,
+    /// Seconds by which the clock of this host is ahead.
+    #[cfg(test)]
+    skew_s: std::sync::atomic::AtomicI64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -112,6 +115,8 @@ impl Client {
             woken: Notify::new(),
             sends: AtomicBool::new(false),
             batches: AtomicU64::new(0),
+            #[cfg(test)]
+            skew_s: std::sync::atomic::AtomicI64::new(0),
         });
         let runtime = runtime()?;
         let (for_reader, for_writer) = (Arc::clone(&inner), Arc::clone(&inner));
@@ -143,18 +148,20 @@ impl Client {
     /// # Errors
     /// If it cannot be reached or used.
     pub fn census(&self) -> Result<Status> {
-        let counts = || self.once(async |link: &Link| {
-            let counts = "SELECT count(*), count(DISTINCT contributor) FROM ellect.record";
-            let row = answered(link.client.query_one(counts, &[])).await?;
-            Ok((link.found.clone(), row.get::<_, i64>(0), row.get::<_, i64>(1)))
-        });
+        let counts = || {
+            self.once(async |link: &Link| {
+                let counts = "SELECT count(*), count(DISTINCT contributor) FROM ellect.record";
+                let row = answered(link.client.query_one(counts, &[])).await?;
+                Ok((link.found.clone(), row.get::<_, i64>(0), row.get::<_, i64>(1)))
+            })
+        };
         // The database answers, so the connection that sends is there soon.
         let (found, ..) = &counts()?;
         let start = Instant::now();
         while !found.reads_only
             && !self.0.sends.load(Ordering::Acquire)
             && self.0.wisdom().is_some_and(|wisdom| wisdom.unsent_count() > 0)
-            && start.elapsed() < STALLED
+            && start.elapsed() < CONNECT
         {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -247,7 +254,9 @@ impl Shared for Client {
         inner.wait_for_connections();
         let progress = || (wisdom.unsent_count(), inner.batches.load(Ordering::Relaxed));
         let (mut last, mut since) = (progress(), Instant::now());
-        while last.0 > 0 && inner.sends.load(Ordering::Acquire) && since.elapsed() < STALLED {
+        // One that did not answer a choice in time has had its time.
+        let patience = || if inner.is_open.load(Ordering::Acquire) { LIMIT } else { STALLED };
+        while last.0 > 0 && inner.sends.load(Ordering::Acquire) && since.elapsed() < patience() {
             std::thread::sleep(Duration::from_millis(2));
             let now = progress();
             if now != last {
@@ -371,9 +380,10 @@ fn contributor(data: &Path) -> Result<String> {
         return Ok(name);
     }
     let mut part = tempfile::NamedTempFile::new_in(data.join("wisdom"));
-    let written = part.as_mut().map_err(|error| std::io::Error::from(error.kind())).and_then(|f| {
-        std::io::Write::write_all(f, format!("{name}\n").as_bytes())
-    });
+    let written = part
+        .as_mut()
+        .map_err(|error| std::io::Error::from(error.kind()))
+        .and_then(|f| std::io::Write::write_all(f, format!("{name}\n").as_bytes()));
     match (written, part) {
         (Ok(()), Ok(part)) => match part.persist_noclobber(&path) {
             Ok(_) => Ok(name),
@@ -387,3 +397,6 @@ fn contributor(data: &Path) -> Result<String> {
         _ => Ok(name),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ use ellect_training::corpus::Entry;
 use ellect_training::tune;
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 
 use super::link::{Fault, Link, Pause, answered};
 use super::{Inner, Told, runtime};
@@ -78,7 +79,7 @@ impl Queue {
     ///
     /// # Errors
     /// If the database cannot be reached or used, or the role only reads.
-    pub fn open(
+    pub(super) fn open(
         inner: Arc<Inner>,
         run: &str,
         entries: Vec<Entry>,
@@ -151,9 +152,10 @@ impl tune::Queue for Queue {
         let (first, every) = self.part;
         while !shop.is_closed.load(Ordering::Acquire) {
             let taken = shop.surely(async |client| {
-                let values = client
-                    .query_opt(TAKE, &[&shop.run, &MOST_TRIES, &shop.holder, &first, &every]);
-                Ok(answered(values).await?.map(|row| row.get::<_, String>(0)))
+                let values: [&(dyn ToSql + Sync); 5] =
+                    [&shop.run, &MOST_TRIES, &shop.holder, &first, &every];
+                let row = answered(client.query_opt(TAKE, &values)).await?;
+                Ok(row.map(|row| row.get::<_, String>(0)))
             })?;
             match taken {
                 Some(source) => {
@@ -174,8 +176,9 @@ impl tune::Queue for Queue {
         let shop = &self.shop;
         shop.wait_until_sent();
         shop.surely(async |client| {
-            let values = client.execute(DONE, &[&shop.run, &entry.source, &shop.holder, &why_not]);
-            answered(values).await
+            let values: [&(dyn ToSql + Sync); 4] =
+                [&shop.run, &entry.source, &shop.holder, &why_not];
+            answered(client.execute(DONE, &values)).await
         });
     }
 

@@ -63,7 +63,8 @@ impl Settings {
                 _ => others.push(pair),
             }
         }
-        let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+        let query =
+            if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
         let config = format!("{place}{query}").parse::<Config>();
         let mut config = config.map_err(|error| wrong(&super::link::stated(&error)))?;
         if config.get_hosts().is_empty() {
@@ -79,7 +80,12 @@ impl Settings {
         }
         config.connect_timeout(CONNECT).keepalives_idle(Duration::from_secs(30));
         let tls = encryption.apply(&mut config)?;
-        Ok(Settings { config, tls, server: address.to_string() })
+        let socket = config.get_hosts().iter().find_map(|host| match host {
+            Host::Unix(path) => Some(format!(" on {}", path.display())),
+            Host::Tcp(_) => None,
+        });
+        let server = format!("{address}{}", socket.unwrap_or_default());
+        Ok(Settings { config, tls, server })
     }
 }
 

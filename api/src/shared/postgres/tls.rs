@@ -51,10 +51,8 @@ pub fn connector(
             let trusted = authorities(path)?;
             let mut store = RootCertStore::empty();
             store.add_parsable_certificates(trusted.iter().cloned());
-            let verifier = WebPkiServerVerifier::builder_with_provider(
-                Arc::new(store),
-                Arc::clone(&provider),
-            );
+            let verifier =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider));
             (trusted, Some(verifier.build().with_context(|| path.display().to_string())?))
         }
     };
@@ -126,8 +124,7 @@ impl ServerCertVerifier for Verifier {
         match chain.verify_server_cert(shown, intermediates, name, ocsp, now) {
             // The name is checked last, behind the chain.
             Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName
-                | CertificateError::NotValidForNameContext { .. },
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.named => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }

@@ -52,8 +52,8 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(records: &[Unsent]) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    /// `now` is the time by the clock of this host, in seconds since 1970.
+    fn of(records: &[Unsent], now: f64) -> Self {
         let mut columns = Columns::default();
         for Unsent { key, line, .. } in records {
             // A line that is damaged here would be of no use there.
@@ -74,6 +74,14 @@ impl Columns {
         }
         columns
     }
+}
+
+#[cfg_attr(not(test), allow(unused_variables))]
+fn now_s(inner: &Inner) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    #[cfg(test)]
+    let now = now + inner.skew_s.load(Ordering::Relaxed) as f64;
+    now
 }
 
 /// Sends for ever.
@@ -199,7 +207,7 @@ fn bear(inner: &Inner, done: Result<(), Trouble>) -> Result<(), Fault> {
 }
 
 async fn send_now(inner: &Inner, link: &mut Link, batch: &[Unsent]) -> Result<(), Trouble> {
-    let columns = Columns::of(batch);
+    let columns = Columns::of(batch, now_s(inner));
     let sending = async {
         let number = link.client.query_one("SELECT nextval('ellect.batch')", &[]).await?;
         let number: i64 = number.get(0);
@@ -218,7 +226,8 @@ async fn send_now(inner: &Inner, link: &mut Link, batch: &[Unsent]) -> Result<()
             body,
         ];
         transaction.execute(SEND, &columns).await?;
-        let tell = "SELECT pg_notify($1, f) FROM (SELECT DISTINCT unnest($2::text[]) AS f) AS all_f";
+        let tell =
+            "SELECT pg_notify($1, f) FROM (SELECT DISTINCT unnest($2::text[]) AS f) AS all_f";
         transaction.query(tell, &[&CHANNEL, fingerprint]).await?;
         transaction.commit().await
     };
