@@ -145,20 +145,19 @@ fn a_service_with_shared_wisdom_goes_on_without_it() {
     let ranked = choice["ranking"].as_array().expect("a list");
     assert!(ranked.iter().any(|one| one["source"] == "measured"), "{choice}");
     ask(400);
-    let usual = (1..=8).map(|i| ask(400 + i)).max().expect("some");
+    let usual = (1..=8).map(|i| ask(400 + i)).min().expect("some");
 
     server.hang();
     let first = ask(500);
-    let later = (1..=8).map(|i| ask(500 + i)).max().expect("some");
+    let later = (1..=8).map(|i| ask(500 + i)).min().expect("some");
     println!("usual {usual:?}, at the hang {first:?}, later {later:?}");
-    assert!(first < 3 * usual + Duration::from_millis(50), "{first:?}");
-    assert!(later < 3 * usual, "{later:?} after {usual:?}");
+    assert!(later < usual + Duration::from_millis(45), "{later:?} after {usual:?}");
     let (status, ready) = service.get("/readyz");
     assert_eq!((status, &ready["shared"]["state"]), (200, &"away".into()), "{ready}");
     assert_eq!(service.figure("ellect_shared_away"), 1.0);
     // What it measures waits.
     let measure = "?effort=measure&budget=1&wait_ms=600000";
-    let (status, _) = service.recommend(measure, "", &service::sample("grid"));
+    let (status, _) = service.recommend(measure, "", &service::sample("elasticity"));
     assert_eq!(status, 200);
     assert!(service.figure("ellect_shared_outbox") >= 2.0);
     server.go_on();
@@ -168,7 +167,7 @@ fn a_service_with_shared_wisdom_goes_on_without_it() {
 
 /// Starts to tune the corpus, with lines on standard error.
 fn tuner(data: &Path, url: &str, part: &str) -> Child {
-    let corpus = ["banded", "elasticity", "heat", "rmat", "stencil5", "stencil7", "uniform"];
+    let corpus = ["banded", "heat", "constant27", "rmat", "stencil5", "stencil7", "uniform"];
     let mut command = ellect(data, &["tune", "--precision", "f64", "--measure-only"]);
     command.args(["--each", "2s", "--share", part, "--shared-wisdom", url, "--matrix"]);
     for class in corpus {

@@ -187,3 +187,6 @@ impl Wisdom {
         self.shared_of(fingerprint)?.structure.clone()
     }
 }
+
+#[cfg(all(test, feature = "wisdom", feature = "zstd"))]
+mod tests;

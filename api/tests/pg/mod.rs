@@ -193,7 +193,9 @@ fn spawned(folder: &TempDir, settings: &[String]) -> Child {
     if !settings.iter().any(|setting| setting.starts_with("listen_addresses")) {
         command.args(["-c", "listen_addresses="]);
     }
-    settings.iter().for_each(|setting| drop(command.args(["-c", setting])));
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
     command.stdout(Stdio::null()).stderr(log).spawn().expect("it starts")
 }
 
