@@ -62,7 +62,11 @@ fn start() -> Result<Answer> {
 /// Runs the command.
 fn answer(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
-    let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom, shared: cli.shared_wisdom };
+    let home = Home {
+        data: data.clone(),
+        no_wisdom: cli.no_wisdom,
+        shared: cli.shared_wisdom.filter(|address| !address.is_empty()),
+    };
     match cli.command {
         Command::Recommend { input, options, why, form } => {
             recommend::run(&input, &options, form, why, &home)

@@ -17,6 +17,7 @@ use ellect_training::corpus::{self, Families, Ones};
 use super::Home;
 use crate::options::size;
 use crate::output::{note, spinner, write_file};
+use crate::shared::Client;
 
 /// Records, the matrices behind them, and the device and precisions they are used for.
 #[derive(Debug, Args)]
@@ -52,15 +53,23 @@ pub struct RecordArgs {
 /// Reads this user's records, and those of the device that other hosts share.
 pub fn own(home: &Home, device: &str) -> Result<Records> {
     let (wisdom, client) = home.sharing(Wisdom::open_existing(&home.data)?)?;
-    let shared = client.map_or_else(|| Ok(Vec::new()), |client| client.records_on(device))?;
     let mut records = Records::default();
-    with_shared(&wisdom, shared)?.into_iter().for_each(|record| records.add(record));
+    with_shared(&wisdom, client.as_deref(), device)?
+        .into_iter()
+        .for_each(|record| records.add(record));
     Ok(records)
 }
 
 /// Returns all records of this user and those of other hosts; the measurements of a key are runs of
 /// one, and a run that is in both counts once.
-pub fn with_shared(wisdom: &Wisdom, shared: Vec<Record>) -> Result<Vec<Record>> {
+///
+/// If the shared database cannot be read, those of this user are all, with a note.
+pub fn with_shared(wisdom: &Wisdom, client: Option<&Client>, device: &str) -> Result<Vec<Record>> {
+    let shared = client.map_or_else(|| Ok(Vec::new()), |client| client.records_on(device));
+    let shared = shared.unwrap_or_else(|error| {
+        note(&format!("{error:#}; going on with the records of this host alone"));
+        Vec::new()
+    });
     let mut own = Vec::new();
     wisdom.each(|record| {
         own.push(record);

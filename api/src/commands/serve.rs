@@ -122,6 +122,7 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
         data,
         wisdom: wisdom.clone(),
         shared,
+        shared_address: home.shared.clone(),
         memory: serve.memory.unwrap_or_else(memory::default_bytes),
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,

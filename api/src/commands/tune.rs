@@ -216,8 +216,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     drop(backend);
     let mut records = ellect_training::Records::default();
     let theirs = client.filter(|_| tune.queue().is_some());
-    let theirs = theirs.map_or_else(|| Ok(Vec::new()), |client| client.records_on(&device.name))?;
-    for record in with_shared(&wisdom, theirs)? {
+    for record in with_shared(&wisdom, theirs.as_deref(), &device.name)? {
         records.add(record);
     }
     fit_all(records, device, &tune.precision, &tune.fit, home)?;

@@ -59,7 +59,7 @@ use metrics::Metrics;
 use models::Models;
 use places::Places;
 
-use crate::shared::Client;
+use crate::shared::{Address, Client};
 
 /// Configuration of a service.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Config {
     pub wisdom: Option<Arc<Wisdom>>,
     /// The database that several hosts share, if one is named.
     pub shared: Option<Arc<Client>>,
+    /// Its address, for processes that train.
+    pub shared_address: Option<Address>,
     /// Memory that all requests may take together, in bytes.
     pub memory: u64,
     /// Number of requests processed at once, except those that measure: one on each device.

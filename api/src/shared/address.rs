@@ -19,8 +19,12 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// Tells whether no database is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the URL with its password.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub fn secret(&self) -> &str {
         &self.0
     }

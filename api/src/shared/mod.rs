@@ -19,6 +19,7 @@ pub use address::Address;
 pub use postgres::{Client, Queue};
 
 /// Sentence about the shared database, for the user or the log.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a client tells"))]
 #[derive(Clone, Copy, Debug)]
 pub enum Told<'a> {
     /// It works, or works again.
@@ -31,6 +32,7 @@ pub enum Told<'a> {
 pub type Tell = fn(Told<'_>);
 
 /// State of the connection to the shared database.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a client connects"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {

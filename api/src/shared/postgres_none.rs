@@ -97,3 +97,16 @@ impl tune::Queue for Queue {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_refused_without_its_password() {
+        let address: Address = "postgres://a:s3cret@h/d".parse().expect("it never fails");
+        let stated = Client::start(&address, Path::new(""), |_| ()).expect_err("none").to_string();
+        assert!(stated.contains("--features postgres") && stated.contains("a@h/d"), "{stated}");
+        assert!(!stated.contains("s3cret"), "{stated}");
+    }
+}

@@ -222,7 +222,7 @@ impl Shop {
     fn once<T>(&self, work: impl AsyncFn(&Client) -> Result<T, Fault>) -> Result<T, Fault> {
         let mut connection = self.connection();
         let Connection { runtime, link } = &mut *connection;
-        let done = runtime.block_on(async {
+        runtime.block_on(async {
             let open = match link.take().filter(|link| !link.client.is_closed()) {
                 Some(open) => open,
                 None => Link::open(&self.inner.settings).await?,
@@ -230,8 +230,7 @@ impl Shop {
             let done = work(&open.client).await?;
             *link = Some(open);
             Ok(done)
-        });
-        done
+        })
     }
 
     /// Does something, however long the database is away; `None` once the queue is closed.

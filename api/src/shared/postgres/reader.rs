@@ -9,7 +9,7 @@ use ellect::Fingerprint;
 use ellect::unstable::wisdom::{Layer, Record};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 use tokio_postgres::{Client, Row};
 
 use super::link::{Fault, Link, Pause, answered};
@@ -73,6 +73,8 @@ async fn serve(inner: &Arc<Inner>, link: Link, asked: &mut UnboundedReceiver<Ask
     if !inner.is_open.load(Ordering::Acquire) {
         inner.mend();
     }
+    // A call from before this connection would only put off the first look at it.
+    let _ = timeout(Duration::ZERO, inner.tripped.notified()).await;
     let (client, broken) = (Arc::new(client), Arc::new(Notify::new()));
     let mut pause = Pause::new();
     let mut probe_at = tokio::time::Instant::now();

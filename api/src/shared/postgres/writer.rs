@@ -87,6 +87,7 @@ fn now_s(inner: &Inner) -> f64 {
 /// Sends for ever.
 pub async fn run(inner: Arc<Inner>) {
     let mut pause = Pause::new();
+    let mut is_told = false;
     loop {
         while !waits(&inner) {
             inner.woken.notified().await;
@@ -94,11 +95,13 @@ pub async fn run(inner: Arc<Inner>) {
         match Link::open(&inner.settings).await {
             Ok(link) if link.found.reads_only => {
                 inner.seen().reads_only = true;
-                (inner.tell)(Told::Bad(&format!(
-                    "shared wisdom: this role only reads {}, so nothing is sent there; GRANT \
-                     ellect_write lets it",
-                    inner.settings.server
-                )));
+                if !std::mem::replace(&mut is_told, true) {
+                    (inner.tell)(Told::Bad(&format!(
+                        "shared wisdom: this role only reads {}, so nothing is sent there; GRANT \
+                         ellect_write lets it",
+                        inner.settings.server
+                    )));
+                }
                 sleep(AGAIN).await;
             }
             Ok(link) => {
