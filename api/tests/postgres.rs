@@ -155,7 +155,7 @@ fn a_service_with_shared_wisdom_goes_on_without_it() {
     let (status, ready) = service.get("/readyz");
     assert_eq!((status, &ready["shared"]["state"]), (200, &"away".into()), "{ready}");
     assert_eq!(service.figure("ellect_shared_away"), 1.0);
-    // What it measures waits.
+    // Measurements wait.
     let measure = "?effort=measure&budget=1&wait_ms=600000";
     let (status, _) = service.recommend(measure, "", &service::sample("elasticity"));
     assert_eq!(status, 200);

@@ -41,7 +41,7 @@ pub(super) struct Sharing {
     shared: Arc<dyn Shared>,
     /// Records that were fetched, for times when the database cannot be asked.
     fetched: Option<Store>,
-    /// Those of them that were read, by matrix.
+    /// Fetched records that were read, by matrix.
     read: Mutex<HashMap<Fingerprint, Arc<Layer>>>,
 }
 

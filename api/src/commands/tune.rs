@@ -20,7 +20,7 @@ use super::train::{Fit, fit_all};
 use super::{Answer, Home, told};
 use crate::options::{duration, size, timing_backend};
 use crate::output::{bar, note, print};
-use crate::shared::Queue;
+use crate::shared::{Client, Queue};
 
 /// Arguments of `ellect tune`.
 #[derive(Debug, Args)]
@@ -189,19 +189,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     };
     let summary = match tune.queue() {
         None => measure(&tuning, Corpus::Own(entries))?,
-        Some(part) => {
-            let Some(client) = &client else {
-                bail!(
-                    "--share takes matrices from a queue in the shared wisdom: name that by \
-                     --shared-wisdom postgres://USER@HOST/DATABASE"
-                );
-            };
-            let queue = client.queue(&run_name(&tuning, &entries), entries, part)?;
-            if tune.restart {
-                queue.restart()?;
-            }
-            measure(&tuning, Corpus::Shared(&queue))?
-        }
+        Some(part) => measure_shared(tune, &tuning, entries, part, client.as_deref())?,
     };
     wisdom.close()?;
     print(&stated(&summary))?;
@@ -254,6 +242,27 @@ fn run_name(tuning: &Tuning<'_>, entries: &[corpus::Entry]) -> String {
     let version = Protocol::default().version;
     let all = format!("{driver}\n{precisions:?}\n{only:?}\n{cut}\n{version}\n{sources:?}");
     format!("{device} {:032x}", xxh3_128(all.as_bytes()))
+}
+
+/// Measures what the queue of the corpus in the shared wisdom leaves to this host.
+fn measure_shared(
+    tune: &Tune,
+    tuning: &Tuning<'_>,
+    entries: Vec<corpus::Entry>,
+    part: (usize, usize),
+    client: Option<&Client>,
+) -> Result<Summary> {
+    let Some(client) = client else {
+        bail!(
+            "--share takes matrices from a queue in the shared wisdom: name that by --shared-wisdom \
+             postgres://USER@HOST/DATABASE"
+        );
+    };
+    let queue = client.queue(&run_name(tuning, &entries), entries, part)?;
+    if tune.restart {
+        queue.restart()?;
+    }
+    measure(tuning, Corpus::Shared(&queue))
 }
 
 /// Matrices to measure.

@@ -118,7 +118,7 @@ fn fetched_records_answer_while_the_database_is_away() {
     shared.is_away.store(true, Ordering::Relaxed);
     assert_eq!((time_s(&wisdom, 1), time_s(&wisdom, 2)), (Some(2.0), None));
     assert_eq!(wisdom.verify().expect("sound").measurements, 0, "they are no own records");
-    // What was removed there is removed here, once it is fetched again.
+    // A record that was removed there is removed here, once it is fetched again.
     wisdom.keep_fetched(fingerprint(1), &Layer::default()).expect("kept");
     assert_eq!(time_s(&wisdom, 1), None);
 }

@@ -139,7 +139,7 @@ fn hosts_share_what_they_measure_and_each_run_counts_once() {
     assert_eq!((a.time_s(1), b.time_s(1)), (Some(1.0), Some(3.0)));
     assert_eq!(c.time_s(2), None);
 
-    // The same records once more, as after a restored database, are the same rows.
+    // All records once more, as after a restored database, are the same rows.
     server.sql("UPDATE ellect.meta SET id = gen_random_uuid()");
     let (a, b) = (a.died(), b.died());
     let [a, b] = [a, b].map(|folder| Host::at(folder, &server.url("postgres")));
