@@ -150,7 +150,7 @@ fn a_service_with_shared_wisdom_goes_on_without_it() {
     server.hang();
     let first = ask(500);
     let later = (1..=8).map(|i| ask(500 + i)).min().expect("some");
-    println!("usual {usual:?}, at the hang {first:?}, later {later:?}");
+    eprintln!("usual {usual:?}, at the hang {first:?}, later {later:?}");
     assert!(later < usual + Duration::from_millis(45), "{later:?} after {usual:?}");
     let (status, ready) = service.get("/readyz");
     assert_eq!((status, &ready["shared"]["state"]), (200, &"away".into()), "{ready}");
