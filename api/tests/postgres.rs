@@ -31,7 +31,7 @@ fn run(command: &mut Command) -> (i32, String, String) {
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not yet: {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "not yet: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -124,7 +124,8 @@ impl Server {
     }
 
     fn psql(&self, database: &str, text: &str) -> Command {
-        let mut command = Command::new("psql");
+        let folder = programs().expect("a server is installed");
+        let mut command = Command::new(folder.join("psql"));
         command.arg("-h").arg(self.socket()).args(["-p", &self.port(), "-U", "postgres", "-d"]);
         command.args([database, "-Atqc", text]);
         command
