@@ -99,6 +99,17 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Returns a time limit, longer by as much as this machine is now late in waking threads up.
+fn most(milliseconds: u64) -> Duration {
+    let late = || {
+        let start = Instant::now();
+        std::thread::sleep(LIMIT);
+        start.elapsed() - LIMIT
+    };
+    let late = (0..5).map(|_| late()).max().expect("some");
+    Duration::from_millis(milliseconds) + 4 * late
+}
+
 fn fingerprint(matrix: u32) -> Fingerprint {
     format!("{matrix:032x}").parse().expect("hexadecimal")
 }
@@ -185,11 +196,15 @@ fn a_server_that_hangs_costs_50_ms_once() {
         (answer, start.elapsed())
     };
     let (answer, took) = timed(5);
-    assert!(!answer && took < Duration::from_millis(50), "{took:?}");
+    assert!(!answer && took < most(50), "{took:?}");
+    let mut later: Vec<Duration> = Vec::new();
     for matrix in 6..1000 {
         let (answer, took) = timed(matrix);
-        assert!(!answer && took < Duration::from_millis(5), "{took:?}");
+        assert!(!answer);
+        later.push(took);
     }
+    later.sort_unstable();
+    assert!(later[later.len() / 2] < Duration::from_millis(1), "{later:?}");
     assert_eq!(c.client.status().state, State::Away);
     // The host that had asked before answers from memory, and after a restart from its copy.
     assert_eq!(b.time_s(1), Some(1.0));
@@ -199,7 +214,7 @@ fn a_server_that_hangs_costs_50_ms_once() {
     assert_eq!(c.wisdom.unsent_count(), 1);
     let start = Instant::now();
     c.wisdom.close().expect("closed");
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < most(1000), "{:?}", start.elapsed());
 
     server.go_on();
     until("it is asked again", || c.client.status().state == State::Connected);
@@ -228,7 +243,7 @@ fn a_server_that_is_killed_loses_nothing_and_gets_the_rest_later() {
     a.keep(&lines[800..]);
     let start = Instant::now();
     assert_eq!(a.time_s(5000), None);
-    assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+    assert!(start.elapsed() < most(50), "{:?}", start.elapsed());
     server.start_again();
     a.sent();
     assert_eq!(rows(&server), "1200");
