@@ -77,8 +77,11 @@ pub mod session {
 
 /// Records of measurements, and queries for them.
 pub mod wisdom {
+    pub use crate::wisdom::layer::Layer;
     pub use crate::wisdom::record::{Record, StructureRecord};
     pub use crate::wisdom::shards::{Merged, merge, merge_later};
+    pub use crate::wisdom::shared::Shared;
+    pub use crate::wisdom::store::Unsent;
     pub use crate::wisdom::transfer::{Imported, MOST_REASONS};
     pub use crate::wisdom::wanted::{Answer, Stale, Wanted, other_image};
 }

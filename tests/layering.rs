@@ -98,6 +98,7 @@ const PROGRAM: &[&str] = &[
     "options",
     "arguments",
     "tuner_of",
+    "shared",
     "views",
     "installed",
     "service",

@@ -10,6 +10,7 @@ use ellect::generate::Spec;
 
 use crate::arguments::{Form, Input, OptionalInput};
 use crate::options::{Options, Product};
+use crate::shared::Address;
 
 /// Chooses the fastest storage format for sparse matrix-vector products.
 #[derive(Debug, Parser)]
@@ -29,6 +30,19 @@ pub struct Cli {
     /// Use no stored measurements, and store none
     #[arg(long, global = true, display_order = 901)]
     pub no_wisdom: bool,
+    /// Database of measurements that several hosts share, postgres://USER@HOST/DATABASE, between this
+    /// user's and those that ship; api/OPERATING.md tells how to make one [default:
+    /// $ELLECT_SHARED_WISDOM]
+    #[arg(
+        long,
+        global = true,
+        env = "ELLECT_SHARED_WISDOM",
+        hide_env = true,
+        hide_default_value = true,
+        value_name = "URL",
+        display_order = 902
+    )]
+    pub shared_wisdom: Option<Address>,
 }
 
 /// The subcommands.
@@ -237,6 +251,8 @@ default, gpu and host (the values tried there)";
 
 const WISDOM_JSON: &str = "\
 Records are kept in DIR/wisdom, one process at a time; a service that runs has them open.
+With --shared-wisdom, the records of other hosts are read below these and above those that ship, and
+all of these are sent to the shared database; while it is away, they wait in DIR (the outbox).
 export writes, and import reads, one JSON object a line:
   kind               structure: fingerprint, source, family, nrows, ncols, nnz, features
                      measurement: as `ellect measure --json` prints it
@@ -245,7 +261,8 @@ export writes, and import reads, one JSON object a line:
                      timed, best (a candidate), spmv_us
   import             taken, known, skipped
   verify             structures, measurements, bad
-  prune              removed";
+  prune              removed
+  shared             server, state, schema, reads_only, records, contributors, outbox";
 
 const MEASURE_JSON: &str = "\
 --json prints one record a line, first that of the matrix (kind is structure), then (kind is

@@ -7,17 +7,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use toml::{Table, Value};
 
 use crate::cli::{Cli, Command as Subcommand};
 use crate::commands::serve::Serve;
+use crate::shared::Address;
 
 /// The command whose options may come from a file.
 const CONFIGURED: &str = "serve";
 
 /// Options that are about the configuration itself, or that ask for help.
 const NO_SETTINGS: [&str; 4] = [CONFIG, "print_config", "help", "version"];
+
+/// Options of the program as a whole that are settings of the service, too.
+const GLOBAL: [&str; 1] = [SHARED];
+
+/// The address of the shared database, which may hold a password.
+const SHARED: &str = "shared_wisdom";
 
 /// The option that names the file.
 const CONFIG: &str = "config";
@@ -29,11 +36,12 @@ const CONFIG: &str = "config";
 /// command line itself end the process.
 pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
     let command = with_configuration(&words)?;
-    let serve = command.find_subcommand(CONFIGURED).cloned();
+    let whole = command.clone();
+    let serve = whole.find_subcommand(CONFIGURED);
     let matches = command.get_matches_from(&words);
-    let of_serve = serve.as_ref().zip(matches.subcommand_matches(CONFIGURED));
+    let of_serve = serve.zip(matches.subcommand_matches(CONFIGURED));
     let printed = of_serve.filter(|(_, given)| given.get_flag("print_config"));
-    let printed = printed.map(|(serve, given)| printed_config(serve, given));
+    let printed = printed.map(|(serve, given)| printed_config(&whole, serve, given));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Ok((cli, printed))
 }
@@ -86,8 +94,9 @@ fn with_file(command: Command, file: &Path) -> Result<Command> {
     let text = std::fs::read_to_string(file).with_context(named)?;
     let table: Table = text.parse().with_context(named)?;
     let serve = command.find_subcommand(CONFIGURED).context("the command is defined")?;
-    let known: Vec<_> = serve.get_arguments().map(|arg| arg.get_id().to_string()).collect();
-    let known: Vec<_> = known.into_iter().filter(|name| is_setting(name)).collect();
+    let own = serve.get_arguments().map(|arg| arg.get_id().as_str());
+    let known = own.chain(GLOBAL).filter(|name| is_setting(name));
+    let known: Vec<_> = known.map(ToString::to_string).collect();
     let mut values = Vec::new();
     for (name, value) in table {
         if !known.contains(&name) {
@@ -106,32 +115,41 @@ fn with_file(command: Command, file: &Path) -> Result<Command> {
         };
         values.push((name, value));
     }
-    Ok(command.mut_subcommand(CONFIGURED, |serve| {
-        serve.mut_args(|arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
+    let with_default =
+        |arg: Arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
             // The values live as long as the process.
             Some((_, value)) => arg.default_value(&*Box::leak(value.clone().into_boxed_str())),
             None => arg,
-        })
-    }))
+        };
+    let command = command.mut_args(|arg| match GLOBAL.contains(&arg.get_id().as_str()) {
+        true => with_default(arg),
+        false => arg,
+    });
+    Ok(command.mut_subcommand(CONFIGURED, |serve| serve.mut_args(with_default)))
 }
 
 fn is_setting(name: &str) -> bool {
     !NO_SETTINGS.contains(&name)
 }
 
-/// Returns the options as a file; those that have no value are comments.
-fn printed_config(serve: &Command, given: &ArgMatches) -> String {
+/// Returns the options as a file; those that have no value are comments, and passwords are left out.
+fn printed_config(command: &Command, serve: &Command, given: &ArgMatches) -> String {
     let mut text = String::new();
-    for arg in serve.get_arguments().filter(|arg| is_setting(arg.get_id().as_str())) {
+    let global = command.get_arguments().filter(|arg| GLOBAL.contains(&arg.get_id().as_str()));
+    let own = serve.get_arguments().filter(|arg| is_setting(arg.get_id().as_str()));
+    for arg in own.chain(global) {
         let name = arg.get_id().as_str();
         if let Some(help) = arg.get_help() {
             text += &format!("# {help}\n");
         }
         let value = given.get_raw(name).and_then(|mut values| values.next());
+        let value = value.map(|value| value.to_string_lossy().into_owned());
+        let value = match name {
+            SHARED => value.and_then(|url| url.parse::<Address>().ok()).map(|url| url.to_string()),
+            _ => value,
+        };
         text += &match value {
-            Some(value) => {
-                format!("{name} = {}\n\n", Value::String(value.to_string_lossy().into()))
-            }
+            Some(value) => format!("{name} = {}\n\n", Value::String(value)),
             None => format!("# {name} = \n\n"),
         };
     }

@@ -10,6 +10,7 @@ mod options;
 mod output;
 mod query;
 mod service;
+mod shared;
 mod started;
 mod tuner_of;
 mod views;
@@ -61,7 +62,11 @@ fn start() -> Result<Answer> {
 /// Runs the command.
 fn answer(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
-    let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
+    let home = Home {
+        data: data.clone(),
+        no_wisdom: cli.no_wisdom,
+        shared: cli.shared_wisdom.filter(|address| !address.is_empty()),
+    };
     match cli.command {
         Command::Recommend { input, options, why, form } => {
             recommend::run(&input, &options, form, why, &home)
@@ -85,7 +90,7 @@ fn answer(cli: Cli) -> Result<Answer> {
             worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
             Ok(Answer::Yes)
         }
-        Command::Wisdom { command } => wisdom::run(&command, &data),
+        Command::Wisdom { command } => wisdom::run(&command, &home),
         Command::Serve(serve) => serve::run(&serve, &home, configured::again),
         Command::Models { command } => models::run(&command, &home),
         Command::Tune(tune) => {

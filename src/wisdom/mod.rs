@@ -1,7 +1,8 @@
 //! Wisdom: stored measurements.
 //!
-//! Wisdom has two layers: the shipped records (`shards`), which are read-only, and above them the
-//! user's own database, the folder `wisdom` in the data folder. Each layer holds two trees:
+//! Wisdom has three layers: the shipped records (`shards`), which are read-only; above them, if one is
+//! named, those of a database that several hosts share (`shared`); and above both the user's own
+//! database, the folder `wisdom` in the data folder. Each layer holds two trees:
 //!
 //! - *structures*: fingerprint -> [`StructureRecord`];
 //! - *measurements*: (fingerprint, device, precision, basis, candidate, driver, kernels, protocol
@@ -29,17 +30,19 @@
 //! - A wrong product is stored as its outcome only. A refusal is stored but never used as an
 //!   answer, because it depends on the memory limit; neither is a candidate that a tuning run cut.
 
+pub(crate) mod layer;
 mod lines;
 mod placing;
 pub(crate) mod record;
 mod renames;
 pub(crate) mod shards;
+pub(crate) mod shared;
 #[cfg_attr(not(feature = "wisdom"), path = "store_none.rs")]
-mod store;
+pub(crate) mod store;
 pub(crate) mod transfer;
 pub(crate) mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -47,9 +50,11 @@ use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::Candidate;
 use crate::measure::Measurement;
+use layer::Layer;
 use placing::placed;
 pub(crate) use record::{Record, StructureRecord};
 use shards::{SHIPPED, Shards};
+use shared::Sharing;
 use store::{Store, Tree};
 use transfer::put;
 use wanted::best;
@@ -76,29 +81,6 @@ pub struct Verified {
     pub bad: Vec<(String, String)>,
 }
 
-/// Shipped records of one matrix.
-#[derive(Debug, Default)]
-struct Shipped {
-    structure: Option<StructureRecord>,
-    /// By key; the last record of each key.
-    measurements: BTreeMap<String, Measurement>,
-}
-
-impl Shipped {
-    fn of(records: Vec<Record>) -> Self {
-        let mut shipped = Shipped::default();
-        for record in records {
-            match record {
-                Record::Structure(structure) => shipped.structure = Some(structure),
-                Record::Measurement(measured) => {
-                    shipped.measurements.insert(record::key_of(&measured), *measured);
-                }
-            }
-        }
-        shipped
-    }
-}
-
 /// Measurements that ship with the program and, if opened, those in the user's own database.
 ///
 /// ```
@@ -117,7 +99,9 @@ impl Shipped {
 pub struct Wisdom {
     shards: Shards,
     /// Records already read from `shards`, by matrix.
-    shipped: Mutex<HashMap<Fingerprint, Arc<OnceLock<Arc<Shipped>>>>>,
+    shipped: Mutex<HashMap<Fingerprint, Arc<OnceLock<Arc<Layer>>>>>,
+    /// Records of other hosts, above those that ship.
+    sharing: Option<Sharing>,
     own: Option<Store>,
 }
 
@@ -212,6 +196,7 @@ impl Wisdom {
     /// As [`Wisdom::keep`].
     pub fn close(&self) -> Result<()> {
         self.take_in()?;
+        self.sharing.as_ref().map_or(Ok(()), Sharing::finish)?;
         self.own.as_ref().map_or(Ok(()), Store::close)
     }
 
@@ -223,7 +208,8 @@ impl Wisdom {
     /// Returns a number that changes when records are added or removed; constant while another
     /// process holds the database.
     pub fn revision(&self) -> u64 {
-        self.own.as_ref().map_or(0, Store::revision)
+        let shared = self.sharing.as_ref().map_or(0, Sharing::revision);
+        self.own.as_ref().map_or(0, Store::revision).wrapping_add(shared)
     }
 
     /// Returns the message of the last write to the database, if it failed.
@@ -237,12 +223,12 @@ impl Wisdom {
     }
 
     fn over(shards: Shards, own: Option<Store>) -> Self {
-        Wisdom { shards, shipped: Mutex::default(), own }
+        Wisdom { shards, shipped: Mutex::default(), sharing: None, own }
     }
 
     /// Returns the shipped records of this matrix, if any. The first call decompresses the shard;
     /// the records are then cached.
-    fn shipped_of(&self, fingerprint: Fingerprint) -> Option<Arc<Shipped>> {
+    fn shipped_of(&self, fingerprint: Fingerprint) -> Option<Arc<Layer>> {
         if !self.shards.hold(fingerprint) {
             return None;
         }
@@ -250,7 +236,7 @@ impl Wisdom {
         let own = Arc::clone(shipped.entry(fingerprint).or_default());
         drop(shipped);
         // The lock is released first, so that other threads do not wait while this one reads.
-        let read = || Arc::new(Shipped::of(self.shards.records_of(fingerprint)));
+        let read = || Arc::new(Layer::of_last(self.shards.records_of(fingerprint)));
         Some(Arc::clone(own.get_or_init(read)))
     }
 
@@ -263,8 +249,8 @@ impl Wisdom {
         self.own.as_ref().filter(|own| own.adds()).ok_or_else(none)
     }
 
-    /// Looks up a candidate: the latest matching record in the user's own database, else among the
-    /// shipped ones.
+    /// Looks up a candidate: the latest matching record in the user's own database, else among those
+    /// of other hosts, else among the shipped ones.
     ///
     /// # Errors
     /// [`Error::Wisdom`] if the database is damaged.
@@ -282,12 +268,14 @@ impl Wisdom {
             })?;
         }
         let mut answer = best(wanted, records);
-        let known = matches!(answer, Answer::Known(_));
-        if let Some(shipped) = self.shipped_of(wanted.fingerprint).filter(|_| !known) {
-            let own = shipped.measurements.range(prefix.clone()..);
-            let own = own.take_while(|(key, _)| key.starts_with(&prefix));
-            let measured = own.map(|(_, measured)| measured.clone());
-            match best(wanted, measured.collect()) {
+        let shared = || self.shared_of(wanted.fingerprint);
+        let shipped = || self.shipped_of(wanted.fingerprint);
+        let below: [&dyn Fn() -> Option<Arc<Layer>>; 2] = [&shared, &shipped];
+        for layer in below {
+            if matches!(answer, Answer::Known(_)) {
+                break;
+            }
+            match layer().map_or(Answer::Missing, |layer| layer.ask(wanted, &prefix)) {
                 Answer::Missing => {}
                 Answer::Stale(_) if matches!(answer, Answer::Stale(_)) => {}
                 better => answer = better,
@@ -296,14 +284,15 @@ impl Wisdom {
         Ok(answer)
     }
 
-    /// Returns the description of a matrix, the user's own before the shipped one.
+    /// Returns the description of a matrix: the user's own, else that of other hosts, else the shipped
+    /// one.
     ///
     /// # Errors
     /// [`Error::Wisdom`] if the database is damaged.
     pub fn structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
         let own = self.own_structure(fingerprint)?;
         let shipped = || self.shipped_of(fingerprint)?.structure.clone();
-        Ok(own.or_else(shipped))
+        Ok(own.or_else(|| self.shared_structure(fingerprint)).or_else(shipped))
     }
 
     /// Returns the description of a matrix that must be stored with its measurements, so that an

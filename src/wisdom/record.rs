@@ -187,7 +187,7 @@ impl Record {
     }
 
     /// Returns the key of this record in the database; each key holds one record.
-    pub(super) fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         match self {
             Record::Structure(structure) => structure.fingerprint.to_string(),
             Record::Measurement(measurement) => key_of(measurement),

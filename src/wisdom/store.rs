@@ -20,10 +20,13 @@ mod database;
 mod held;
 mod incoming;
 mod journal;
+mod marks;
+mod outbox;
 mod view;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +35,8 @@ use super::record::Record;
 use crate::error::{Error, Result, WisdomFault};
 use held::Held;
 pub(super) use incoming::Finished;
+use outbox::Outbox;
+pub use outbox::Unsent;
 use view::View;
 
 /// Selects a tree of the database.
@@ -64,7 +69,11 @@ struct State {
 }
 
 /// The open store.
-pub(super) struct Store(Kind);
+pub(super) struct Store {
+    kind: Kind,
+    /// Records that wait to be sent to a shared database.
+    outbox: Mutex<Outbox>,
+}
 
 enum Kind {
     Held(Box<Held>),
@@ -73,10 +82,16 @@ enum Kind {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.kind {
             Kind::Held(_) => "Store (held)",
             Kind::View(_) => "Store (view)",
         })
+    }
+}
+
+impl From<Kind> for Store {
+    fn from(kind: Kind) -> Self {
+        Store { kind, outbox: Mutex::default() }
     }
 }
 
@@ -88,7 +103,7 @@ impl Store {
     /// [`Error::Wisdom`] if another process holds the database, it is damaged beyond repair, or its
     /// schema is another; [`Error::Io`].
     pub fn open(path: &Path, mut see: impl FnMut(&[u8])) -> Result<Self> {
-        Ok(Store(Kind::Held(Box::new(Held::open(path, &mut see)?))))
+        Ok(Kind::Held(Box::new(Held::open(path, &mut see)?)).into())
     }
 
     /// Like [`Store::open`]; if another process holds the database, reads its records, and adds
@@ -100,7 +115,7 @@ impl Store {
         match Store::open(path, see) {
             Err(error @ Error::Wisdom { fault: WisdomFault::InUse, .. }) => {
                 let view = View::open(path)?.ok_or(error)?;
-                Ok(Store(Kind::View(view.adding())))
+                Ok(Kind::View(view.adding()).into())
             }
             opened => opened,
         }
@@ -113,12 +128,12 @@ impl Store {
     /// As [`Store::open`].
     pub fn read(path: &Path, see: impl FnMut(&[u8])) -> Result<Self> {
         if let Some(view) = View::open(path)? {
-            return Ok(Store(Kind::View(view)));
+            return Ok(Kind::View(view).into());
         }
         // Without lines beside it, it is of an earlier version, or damaged.
         match Store::open(path, see) {
             Err(Error::Io { .. }) if view::is_database(path) => {
-                Ok(Store(Kind::View(View::of_copy(path)?)))
+                Ok(Kind::View(View::of_copy(path)?).into())
             }
             opened => opened,
         }
@@ -126,7 +141,7 @@ impl Store {
 
     /// Tells whether records can be added.
     pub fn adds(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(_) => true,
             Kind::View(view) => view.adds(),
         }
@@ -134,7 +149,7 @@ impl Store {
 
     /// Returns sentences on what was repaired when the database was opened.
     pub fn notes(&self) -> &[String] {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => &held.notes,
             Kind::View(_) => &[],
         }
@@ -142,7 +157,7 @@ impl Store {
 
     /// Returns the number of writes so far; 0 if another process writes.
     pub fn revision(&self) -> u64 {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.revision(),
             Kind::View(_) => 0,
         }
@@ -150,7 +165,7 @@ impl Store {
 
     /// Returns the message of the last write, if it failed.
     pub fn fault(&self) -> Option<String> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.fault(),
             Kind::View(_) => None,
         }
@@ -169,7 +184,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn upkeep(&self) -> Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.upkeep(),
             Kind::View(_) => Ok(()),
         }
@@ -180,7 +195,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn close(&self) -> Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.close(),
             Kind::View(_) => Ok(()),
         }
@@ -191,7 +206,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn finished(&self) -> Result<Vec<Finished>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => incoming::finished(held.path()),
             Kind::View(_) => Ok(Vec::new()),
         }
@@ -199,7 +214,7 @@ impl Store {
 
     /// Returns the value of a key.
     pub fn get(&self, tree: Tree, key: &str) -> Result<Option<Vec<u8>>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.db.get(tree, key.as_bytes()),
             Kind::View(view) => Ok(view.get(tree, key.as_bytes())),
         }
@@ -212,7 +227,7 @@ impl Store {
         prefix: &str,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.db.scan(tree, prefix, each),
             Kind::View(view) => {
                 view.scan(tree, prefix).iter().try_for_each(|(key, value)| each(key, value))
@@ -226,10 +241,12 @@ impl Store {
     }
 
     fn write(&self, changes: &Changes) -> Result<()> {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.write(changes),
             Kind::View(view) => view.write(changes),
-        }
+        }?;
+        self.note(changes);
+        Ok(())
     }
 }
 

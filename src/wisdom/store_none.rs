@@ -72,6 +72,22 @@ impl Store {
         match *self {}
     }
 
+    pub fn share(&self, _: Box<dyn Fn() + Send + Sync>) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn unsent(&self, _: Option<&str>, _: usize) -> Result<Vec<Unsent>> {
+        match *self {}
+    }
+
+    pub fn unsent_count(&self) -> u64 {
+        match *self {}
+    }
+
+    pub fn sent(&self, _: &[Unsent]) -> Result<()> {
+        match *self {}
+    }
+
     pub fn finished(&self) -> Result<Vec<Finished>> {
         match *self {}
     }
@@ -99,6 +115,15 @@ pub(super) fn set_aside(path: &Path) -> Result<Vec<Vec<u8>>> {
 
 fn none(path: &Path) -> Error {
     Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt }
+}
+
+/// A record that waits to be sent; this build stores none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// Key of the record in the database.
+    pub key: Vec<u8>,
+    /// The record as a line of JSON.
+    pub line: Vec<u8>,
 }
 
 /// Records of another process; no value of this type exists in this build.

@@ -28,6 +28,7 @@ use ellect::read;
 use ellect::{Csr, Scalar, Wisdom};
 
 use crate::output::{note, spinner};
+use crate::shared::{self, Address, Client, Told};
 
 /// The outcome of a command that ran without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Home {
     pub data: PathBuf,
     /// Use no stored measurements, and store none.
     pub no_wisdom: bool,
+    /// The database that several hosts share.
+    pub shared: Option<Address>,
 }
 
 impl Home {
@@ -64,8 +67,8 @@ impl Home {
     /// measurements; in a folder that cannot be written to it only reads, with a note.
     ///
     /// # Errors
-    /// As [`Wisdom::open`].
-    pub fn wisdom(&self, effort: Effort) -> ellect::Result<Option<Arc<Wisdom>>> {
+    /// As [`Wisdom::open`] and [`Home::sharing`].
+    pub fn wisdom(&self, effort: Effort) -> Result<Option<Arc<Wisdom>>> {
         let wisdom = match effort {
             _ if self.no_wisdom => return Ok(None),
             Effort::Estimate => return Ok(None),
@@ -79,7 +82,21 @@ impl Home {
             },
         }?;
         told(&wisdom);
-        Ok(Some(Arc::new(wisdom)))
+        self.sharing(wisdom).map(|(wisdom, _)| Some(wisdom))
+    }
+
+    /// Puts the shared database behind this wisdom, if one is named.
+    ///
+    /// # Errors
+    /// If its address is wrong, or this program was built without a client.
+    pub fn sharing(&self, wisdom: Wisdom) -> Result<(Arc<Wisdom>, Option<Arc<Client>>)> {
+        match &self.shared {
+            Some(address) => {
+                let (wisdom, client) = shared::attached(wisdom, address, &self.data, tell)?;
+                Ok((wisdom, Some(client)))
+            }
+            None => Ok((Arc::new(wisdom), None)),
+        }
     }
 }
 
@@ -92,6 +109,14 @@ fn reading(data: &Path) -> ellect::Result<Wisdom> {
             Ok(Wisdom::shipped())
         }
         opened => opened,
+    }
+}
+
+/// Prints what is wrong with the shared database.
+fn tell(told: Told<'_>) {
+    match told {
+        Told::Bad(sentence) => note(sentence),
+        Told::Good(_) => {}
     }
 }
 

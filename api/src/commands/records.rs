@@ -1,5 +1,6 @@
 //! Records and matrices that `train`, `fit` and `evaluate` read, and text files that may be compressed.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ellect::device::Device;
 use ellect::generate::Spec;
+use ellect::unstable::wisdom::{Layer, Record};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 use ellect_training::Records;
 use ellect_training::corpus::{self, Families, Ones};
@@ -15,6 +17,7 @@ use ellect_training::corpus::{self, Families, Ones};
 use super::Home;
 use crate::options::size;
 use crate::output::{note, spinner, write_file};
+use crate::shared::Client;
 
 /// Records, the matrices behind them, and the device and precisions they are used for.
 #[derive(Debug, Args)]
@@ -47,14 +50,41 @@ pub struct RecordArgs {
     pub precision: Vec<Precision>,
 }
 
-/// Reads this user's records.
-pub fn own(home: &Home) -> Result<Records> {
+/// Reads this user's records, and those of the device that other hosts share.
+pub fn own(home: &Home, device: &str) -> Result<Records> {
+    let (wisdom, client) = home.sharing(Wisdom::open_existing(&home.data)?)?;
     let mut records = Records::default();
-    Wisdom::open_existing(&home.data)?.each(|record| {
-        records.add(record);
+    with_shared(&wisdom, client.as_deref(), device)?
+        .into_iter()
+        .for_each(|record| records.add(record));
+    Ok(records)
+}
+
+/// Returns all records of this user and those of other hosts; the measurements of a key are runs of
+/// one, and a run that is in both counts once.
+///
+/// If the shared database cannot be read, those of this user are all, with a note.
+pub fn with_shared(wisdom: &Wisdom, client: Option<&Client>, device: &str) -> Result<Vec<Record>> {
+    let shared = client.map_or_else(|| Ok(Vec::new()), |client| client.records_on(device));
+    let shared = shared.unwrap_or_else(|error| {
+        note(&format!("{error:#}; going on with the records of this host alone"));
+        Vec::new()
+    });
+    let mut own = Vec::new();
+    wisdom.each(|record| {
+        own.push(record);
         Ok(())
     })?;
-    Ok(records)
+    if shared.is_empty() {
+        return Ok(own);
+    }
+    let mut of_matrix: HashMap<Fingerprint, Vec<Record>> = HashMap::new();
+    // The user's own come last: their runs are then found among those of the shared ones.
+    for record in shared.into_iter().chain(own) {
+        of_matrix.entry(record.fingerprint()).or_default().push(record);
+    }
+    let layers = of_matrix.into_values().map(Layer::of_hosts);
+    Ok(layers.flat_map(|layer| layer.records().collect::<Vec<_>>()).collect())
 }
 
 /// Reads a table of families; without a table, families are derived from names.

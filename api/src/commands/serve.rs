@@ -26,6 +26,7 @@ use crate::service::access::Tokens;
 use crate::service::connections::{self, Limits, Open};
 use crate::service::jobs::{self, Bounds, Jobs};
 use crate::service::{Config, Service, Settings, memory, router};
+use crate::shared::{self, Told};
 
 /// Arguments of `ellect serve`.
 #[derive(Clone, Debug, Args)]
@@ -106,9 +107,14 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
     let data = home.data.clone();
     std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let wisdom = match home.no_wisdom {
-        true => None,
-        false => Some(Arc::new(Wisdom::open_alone(&data)?)),
+    let (wisdom, shared) = match (home.no_wisdom, &home.shared) {
+        (true, _) => (None, None),
+        (false, None) => (Some(Arc::new(Wisdom::open_alone(&data)?)), None),
+        (false, Some(address)) => {
+            let own = Wisdom::open_alone(&data)?;
+            let (wisdom, client) = shared::attached(own, address, &data, tell)?;
+            (Some(wisdom), Some(client))
+        }
     };
     for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
         tracing::warn!("wisdom: {sentence}");
@@ -118,6 +124,8 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
     let config = Config {
         data,
         wisdom: wisdom.clone(),
+        shared,
+        shared_address: home.shared.clone(),
         memory: serve.memory.unwrap_or_else(memory::default_bytes),
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,
@@ -148,6 +156,14 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
     runtime.shutdown_background();
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     served.map(|()| Answer::Yes)
+}
+
+/// Logs a sentence about the shared database.
+fn tell(told: Told<'_>) {
+    match told {
+        Told::Good(sentence) => tracing::info!("{sentence}"),
+        Told::Bad(sentence) => tracing::warn!("{sentence}"),
+    }
 }
 
 /// Allows this process as many open files as the system permits; returns the number of connections

@@ -112,7 +112,7 @@ pub fn with_baseline(cases: Vec<Case>) -> Vec<Case> {
 /// Trains one model per precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
-    let records = read(&train.input, &device, &|| own(home))?;
+    let records = read(&train.input, &device, &|| own(home, &device.name))?;
     match train.by_features {
         true => fit_by_features(&records, &device, &train.input.precision, &train.fit, home)?,
         false => fit_all(records, device, &train.input.precision, &train.fit, home)?,
@@ -157,7 +157,7 @@ fn fit_by_features(
 pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     let input = &profile.input;
     let device = device::find_in(&input.device, &home.data)?;
-    let records = read(input, &device, &|| own(home))?;
+    let records = read(input, &device, &|| own(home, &device.name))?;
     if records.timed(&device.name).next().is_none() {
         bail!("no record is of a product timed on {}; --device names another device", device.name);
     }

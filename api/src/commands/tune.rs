@@ -12,13 +12,15 @@ use ellect::generate::{Size, Spec};
 use ellect::measure::{Backend, Protocol};
 use ellect::{Precision, Wisdom};
 use ellect_training::corpus::{self, Ones};
-use ellect_training::tune::{Event, Remembered, Summary, Tally, Tuning};
+use ellect_training::tune::{Event, Queue as _, Remembered, Summary, Tally, Tuning};
+use xxhash_rust::xxh3::xxh3_128;
 
-use super::records::{families, write_lines};
+use super::records::{families, with_shared, write_lines};
 use super::train::{Fit, fit_all};
 use super::{Answer, Home, told};
 use crate::options::{duration, size, timing_backend};
 use crate::output::{bar, note, print};
+use crate::shared::{Client, Queue};
 
 /// Arguments of `ellect tune`.
 #[derive(Debug, Args)]
@@ -63,7 +65,16 @@ pub struct Tune {
     /// Time limit of one matrix in one precision; a later run measures the candidates that are left
     /// [default: its share of the budget]
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    share: Option<Duration>,
+    each: Option<Duration>,
+    /// Take matrices from a queue in the shared wisdom (--shared-wisdom), so that any number of hosts
+    /// with this command measure each matrix once; first every N-th from the K-th on, then all
+    /// others; 1/1 where nobody counts hosts. The matrix of a host that dies is taken again. A TIME is
+    /// taken as --each
+    #[arg(long, value_name = "K/N", value_parser = share, conflicts_with = "part")]
+    share: Option<Share>,
+    /// With --share K/N: put all matrices of this corpus into the queue again
+    #[arg(long, requires = "share")]
+    restart: bool,
     /// Continue an earlier run: candidates with a stored measurement are not measured again
     #[arg(long)]
     resume: bool,
@@ -93,6 +104,22 @@ pub struct Tune {
     /// Settings of the fit.
     #[command(flatten)]
     fit: Fit,
+}
+
+/// Value of `--share`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Share {
+    /// Part of a queue that is taken first.
+    Queue((usize, usize)),
+    /// Time limit of a matrix, which had this name.
+    Time(Duration),
+}
+
+fn share(text: &str) -> Result<Share, String> {
+    match duration(text) {
+        Ok(time) => Ok(Share::Time(time)),
+        Err(_) => part(text).map(Share::Queue),
+    }
 }
 
 /// Parses a factor of at least 1.
@@ -145,6 +172,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     }
     let wisdom = Wisdom::open(&home.data)?;
     told(&wisdom);
+    let (wisdom, client) = home.sharing(wisdom)?;
     let tuning = Tuning {
         backend: &backend,
         wisdom: &wisdom,
@@ -152,14 +180,17 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         only: &tune.only,
         cut: tune.cut,
         budget: tune.budget,
-        share: tune.share,
+        share: tune.each(),
         remembered: match (tune.rerun, tune.resume) {
             (Some(near), _) => Remembered::Rerun { near, most: tune.runs },
             (None, true) => Remembered::Kept,
             (None, false) => Remembered::Replaced,
         },
     };
-    let summary = measure(&tuning, entries)?;
+    let summary = match tune.queue() {
+        None => measure(&tuning, Corpus::Own(entries))?,
+        Some(part) => measure_shared(tune, &tuning, entries, part, client.as_deref())?,
+    };
     wisdom.close()?;
     print(&stated(&summary))?;
     if let Some(path) = &tune.export {
@@ -172,12 +203,72 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     }
     drop(backend);
     let mut records = ellect_training::Records::default();
-    wisdom.each(|record| {
+    let theirs = client.filter(|_| tune.queue().is_some());
+    for record in with_shared(&wisdom, theirs.as_deref(), &device.name)? {
         records.add(record);
-        Ok(())
-    })?;
+    }
     fit_all(records, device, &tune.precision, &tune.fit, home)?;
     Ok(Answer::Yes)
+}
+
+impl Tune {
+    /// Returns the time limit of one matrix in one precision.
+    fn each(&self) -> Option<Duration> {
+        match self.share {
+            Some(Share::Time(time)) => self.each.or(Some(time)),
+            _ => self.each,
+        }
+    }
+
+    /// Returns the part of the queue that is taken first; `None` if there is no queue.
+    fn queue(&self) -> Option<(usize, usize)> {
+        match self.share {
+            Some(Share::Queue(part)) => Some(part),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the name of the queue of a corpus: hosts with the same matrices, settings and kind of
+/// device share one.
+fn run_name(tuning: &Tuning<'_>, entries: &[corpus::Entry]) -> String {
+    let mut sources: Vec<&str> = entries.iter().map(|entry| entry.source.as_str()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let device = tuning.backend.device().name.as_str();
+    let driver = tuning.backend.driver().unwrap_or_default();
+    let precisions: Vec<_> = tuning.precisions.iter().map(ToString::to_string).collect();
+    let Tuning { cut, only, .. } = tuning;
+    let version = Protocol::default().version;
+    let all = format!("{driver}\n{precisions:?}\n{only:?}\n{cut}\n{version}\n{sources:?}");
+    format!("{device} {:032x}", xxh3_128(all.as_bytes()))
+}
+
+/// Measures what the queue of the corpus in the shared wisdom leaves to this host.
+fn measure_shared(
+    tune: &Tune,
+    tuning: &Tuning<'_>,
+    entries: Vec<corpus::Entry>,
+    part: (usize, usize),
+    client: Option<&Client>,
+) -> Result<Summary> {
+    let Some(client) = client else {
+        bail!(
+            "--share takes matrices from a queue in the shared wisdom: name that by --shared-wisdom \
+             postgres://USER@HOST/DATABASE"
+        );
+    };
+    let queue = client.queue(&run_name(tuning, &entries), entries, part)?;
+    if tune.restart {
+        queue.restart()?;
+    }
+    measure(tuning, Corpus::Shared(&queue))
+}
+
+/// Matrices to measure.
+enum Corpus<'a> {
+    Own(Vec<corpus::Entry>),
+    Shared(&'a Queue),
 }
 
 /// Says what a run would measure, and how long it takes by the limits of the protocol.
@@ -214,9 +305,13 @@ fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String
 }
 
 /// Measures the entries; shows a progress bar on a terminal, otherwise one line per matrix.
-fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> {
-    let bar = bar((entries.len() * tuning.precisions.len()) as u64, "tuning");
-    let summary = tuning.run(entries, &mut |event| match event {
+fn measure(tuning: &Tuning<'_>, corpus: Corpus<'_>) -> Result<Summary> {
+    let matrices = match &corpus {
+        Corpus::Own(entries) => entries.len(),
+        Corpus::Shared(queue) => queue.left(),
+    };
+    let bar = bar((matrices * tuning.precisions.len()) as u64, "tuning");
+    let mut tell = |event: Event<'_>| match event {
         Event::Timing { source, candidate } => bar.set_message(format!("{source} {candidate}")),
         Event::Case(done) => {
             bar.set_position(done.done as u64);
@@ -237,7 +332,11 @@ fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> 
         Event::Skipped { source, why } => {
             bar.suspend(|| note(&format!("left out: {source}: {why}")))
         }
-    });
+    };
+    let summary = match corpus {
+        Corpus::Own(entries) => tuning.run(entries, &mut tell),
+        Corpus::Shared(queue) => tuning.run_shared(queue, &mut tell),
+    };
     bar.finish_and_clear();
     summary
 }
@@ -295,5 +394,8 @@ mod tests {
         for wrong in ["", "2", "0/4", "5/4", "a/b", "1/0"] {
             assert!(part(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(share("1/1"), Ok(Share::Queue((1, 1))));
+        assert_eq!(share("90s"), Ok(Share::Time(Duration::from_secs(90))));
+        assert!(share("3/2").is_err());
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use ellect::format::Basis;
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
@@ -14,9 +15,10 @@ use ellect::{Error, Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 
 use super::records::open_lines;
-use super::{Answer, told};
+use super::{Answer, Home, told};
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
+use crate::shared::Client;
 
 /// Operations on the stored measurements of this user.
 #[derive(Debug, Subcommand)]
@@ -70,6 +72,13 @@ pub enum WisdomCommand {
         #[command(flatten)]
         form: Form,
     },
+    /// Make the tables of the shared database (--shared-wisdom) if they are missing, send what waits,
+    /// and show its state
+    Shared {
+        /// The output format.
+        #[command(flatten)]
+        form: Form,
+    },
     /// Remove measurements of a device that were taken with a driver, kernels or a protocol other
     /// than the current ones
     Prune {
@@ -106,7 +115,8 @@ impl Filter {
 }
 
 /// Runs the command on the database in the folder `data`.
-pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
+pub fn run(command: &WisdomCommand, home: &Home) -> Result<Answer> {
+    let data = home.data.as_path();
     let wisdom = match command {
         WisdomCommand::List { .. } | WisdomCommand::Export { .. } => Wisdom::open_existing(data)?,
         WisdomCommand::Verify { .. } => match Wisdom::open(data) {
@@ -114,11 +124,16 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
             Err(Error::Io { .. }) => Wisdom::open_existing(data)?,
             opened => opened?,
         },
-        WisdomCommand::Import { .. } => Wisdom::open(data)?,
+        WisdomCommand::Import { .. } | WisdomCommand::Shared { .. } => Wisdom::open(data)?,
         WisdomCommand::Prune { .. } => Wisdom::open_alone(data)?,
         WisdomCommand::Repair { form } => return repair(data, *form),
     };
     told(&wisdom);
+    let sends = matches!(command, WisdomCommand::Import { .. } | WisdomCommand::Shared { .. });
+    let (wisdom, client) = match sends {
+        true => home.sharing(wisdom)?,
+        false => (Arc::new(wisdom), None),
+    };
     let answer = match command {
         WisdomCommand::List { filter, form } => list(&wisdom, filter, *form),
         WisdomCommand::Export { shards: Some(folder), later, .. } => {
@@ -128,6 +143,7 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
         WisdomCommand::Import { file, join, form } => import(&wisdom, file, *join, *form),
         WisdomCommand::Verify { form } => verify(&wisdom, *form),
         WisdomCommand::Repair { .. } => Ok(Answer::Yes),
+        WisdomCommand::Shared { form } => shared(client.as_deref(), *form),
         WisdomCommand::Prune { device, matrix, all, form } => {
             let backend = Backend::open(device, data)?;
             let removed = prune(&wisdom, &backend, matrix.as_deref(), *all)?;
@@ -140,6 +156,21 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
     }?;
     wisdom.close()?;
     Ok(answer)
+}
+
+fn shared(client: Option<&Client>, form: Form) -> Result<Answer> {
+    let Some(client) = client else {
+        bail!(
+            "no shared database is named: --shared-wisdom postgres://USER@HOST/DATABASE or the \
+             variable ELLECT_SHARED_WISDOM does"
+        );
+    };
+    let status = client.census()?;
+    match form.json {
+        true => print_json(&status)?,
+        false => print(&format!("{status}\n"))?,
+    }
+    Ok(Answer::Yes)
 }
 
 fn repair(data: &Path, form: Form) -> Result<Answer> {

@@ -16,6 +16,7 @@ use super::metrics;
 use super::routes::ROUTES;
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
+use crate::shared::State as SharedState;
 use crate::views;
 
 /// Media type of the figures.
@@ -93,7 +94,12 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     // A body that does not fit into memory needs the temporary folder.
     let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);
     folder.await.map_err(Failure::internal)?.map_err(super::body::unstored)?;
-    Ok(Json(json!({"status": "ready"})))
+    let mut ready = json!({"status": "ready"});
+    // The service answers without the shared database, so it is ready all the same.
+    if let Some(shared) = &service.config.shared {
+        ready["shared"] = serde_json::to_value(shared.status()).map_err(Failure::internal)?;
+    }
+    Ok(Json(ready))
 }
 
 /// Tells the figures of the service.
@@ -102,6 +108,7 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
 /// 500 if they cannot be formatted.
 pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
     let wisdom = service.config.wisdom.as_ref();
+    let shared = service.config.shared.as_ref().map(|shared| shared.status());
     let shares = [&service.memory.bodies, &service.memory.matrices];
     let state = metrics::State {
         answers: service.answers.count() as u64,
@@ -113,6 +120,8 @@ pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRes
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
         failures: wisdom.map_or(0, |wisdom| wisdom.failures()),
         restarts: service.devices.restarts(),
+        shared_away: shared.as_ref().is_some_and(|s| s.state != SharedState::Connected),
+        shared_outbox: shared.map_or(0, |shared| shared.outbox),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;

@@ -17,6 +17,8 @@
 //! | `ellect_wisdom_faulty` | | 1 if the last write to it failed, else 0 |
 //! | `ellect_wisdom_errors_total` | | writes to it that failed, exports included |
 //! | `ellect_worker_restarts_total` | | processes that measure that were started again |
+//! | `ellect_shared_away` | | 1 if a shared database is named and does not answer, else 0 |
+//! | `ellect_shared_outbox` | | measurements that wait to be sent to it |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -76,6 +78,10 @@ pub struct State {
     pub restarts: u64,
     /// True if the last write failed.
     pub faulty: bool,
+    /// True if the shared database does not answer.
+    pub shared_away: bool,
+    /// Measurements that wait to be sent to it.
+    pub shared_outbox: u64,
 }
 
 type Level = Gauge<u64, AtomicU64>;
@@ -96,7 +102,7 @@ pub struct Metrics {
 }
 
 /// Figures that are set from [`State`], by name and meaning.
-const LEVELS: [(&str, &str); 7] = [
+const LEVELS: [(&str, &str); 9] = [
     ("answers_kept", "Answers in the cache"),
     ("connections", "Open connections"),
     ("requests_waiting", "Requests that wait for a worker"),
@@ -104,6 +110,8 @@ const LEVELS: [(&str, &str); 7] = [
     ("jobs_processing", "Jobs at work"),
     ("wisdom_revision", "Writes to the database of measurements"),
     ("wisdom_faulty", "1 if the last write to the database of measurements failed"),
+    ("shared_away", "1 if a shared database is named and does not answer"),
+    ("shared_outbox", "Measurements that wait to be sent to the shared database"),
 ];
 
 /// Figures that only grow and are set from [`State`], by name and meaning.
@@ -185,8 +193,17 @@ impl Metrics {
     pub fn text(&self, state: &State) -> Result<String, std::fmt::Error> {
         let State { answers, connections, waiting, jobs, revision, faulty, .. } = *state;
         let [enqueued, processing] = jobs;
-        let values =
-            [answers, connections, waiting, enqueued, processing, revision, u64::from(faulty)];
+        let values = [
+            answers,
+            connections,
+            waiting,
+            enqueued,
+            processing,
+            revision,
+            u64::from(faulty),
+            u64::from(state.shared_away),
+            state.shared_outbox,
+        ];
         for (level, value) in self.levels.iter().zip(values) {
             level.set(value);
         }

@@ -64,6 +64,8 @@ use pictures::Pictures;
 use places::Places;
 use structures::Summaries;
 
+use crate::shared::{Address, Client};
+
 /// Configuration of a service.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -71,6 +73,10 @@ pub struct Config {
     pub data: PathBuf,
     /// Stored measurements, shared by all requests; `None` to use and store none.
     pub wisdom: Option<Arc<Wisdom>>,
+    /// The database that several hosts share, if one is named.
+    pub shared: Option<Arc<Client>>,
+    /// Its address, for processes that train.
+    pub shared_address: Option<Address>,
     /// Memory that all requests may take together, in bytes.
     pub memory: u64,
     /// Number of requests processed at once, except those that measure: one on each device.

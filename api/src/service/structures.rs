@@ -335,6 +335,7 @@ fn found(service: &Service, fingerprint: Fingerprint) -> Result<Option<Value>, F
     let mut measurements = Vec::new();
     if let Some(wisdom) = wisdom.filter(|_| record.is_some()) {
         measurements = wisdom.measurements(fingerprint)?;
+        measurements.extend(wisdom.shared_measurements(fingerprint));
         measurements.extend(wisdom.shipped_measurements(fingerprint));
     }
     let mut shown = json!({

@@ -276,6 +276,10 @@ async fn trained(service: &Service, entry: &Entry, training: &Training) -> Resul
         .args(training.arguments(data))
         .env(ENDS_WITH_INPUT, "1")
         .env("NO_COLOR", "1");
+    if let Some(address) = &service.config.shared_address {
+        // Other users see the arguments of a process, but not its environment.
+        command.env("ELLECT_SHARED_WISDOM", address.secret());
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     // An interrupt at a terminal goes to the service alone.
     #[cfg(unix)]

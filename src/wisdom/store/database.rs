@@ -1,4 +1,4 @@
-//! The sled database: the only module that names sled.
+//! The sled database: only this module and `marks` name sled.
 //!
 //! sled panics on some damaged files, so every call is guarded. Its `flush` does not sync on Linux,
 //! so this module syncs the file as well. sled opens a truncated file as if the missing tail had
@@ -49,12 +49,12 @@ const PIECE_BYTES: usize = 3000;
 
 /// An open database.
 pub(super) struct Database {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
     structures: sled::Tree,
     measurements: sled::Tree,
     pieces: sled::Tree,
-    db: sled::Db,
+    pub(super) db: sled::Db,
 }
 
 /// Contents of a database when it was opened.
@@ -118,7 +118,7 @@ fn part(tree: Tree, key: &[u8], value: &[u8]) -> u64 {
 }
 
 /// Runs a call of sled; returns its errors and panics as [`Error::Wisdom`].
-fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
+pub(super) fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),

@@ -9,6 +9,7 @@
 
 mod order;
 mod progress;
+mod queue;
 mod run;
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use ellect::analysis::Analysis;
 use ellect::choose::Workload;
-use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
@@ -27,6 +27,8 @@ use ellect::{Csr, Fingerprint, Precision, Wisdom};
 use crate::corpus::Entry;
 use crate::estimates::{Suits, estimates};
 pub use progress::{Done, Event, Summary, Tally};
+pub use queue::Queue;
+use queue::{Listed, Undone};
 use run::Run;
 
 /// Configuration of a tuning run.
@@ -129,20 +131,29 @@ impl Tuning<'_> {
         }
         let of_pattern = sources.into_iter().map(|(source, print)| (print, source)).collect();
         let mut run = Run::new(self, of_pattern, all, todo.len());
-        match self.backend.device().kind {
-            // Making matrices in parallel would disturb the measurements.
-            Kind::Host => {
-                for entry in todo {
-                    if run.is_over() {
-                        run.leave_out();
-                        continue;
-                    }
-                    let prepared = self.prepare(&entry);
-                    run.take(entry, prepared, tell)?;
-                }
-            }
-            Kind::Gpu => run.with_makers(todo, tell)?,
-        }
+        run.of(&Listed::new(todo), tell)?;
+        Ok(run.summary())
+    }
+
+    /// Measures the matrices of a queue that other runs may share, until all are done or the budget
+    /// is spent.
+    ///
+    /// # Errors
+    /// As [`Tuning::run`].
+    pub fn run_shared(
+        &self,
+        queue: &dyn Queue,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Summary> {
+        self.backend.check()?;
+        let mut sources: HashMap<String, Fingerprint> = HashMap::new();
+        self.wisdom.each_structure(|analysis| {
+            sources.insert(analysis.source, analysis.fingerprint);
+        })?;
+        let of_pattern = sources.iter().map(|(source, print)| (*print, source.clone())).collect();
+        let left = queue.left();
+        let mut run = Run::new(self, of_pattern, left * self.precisions.len(), left);
+        run.of(&Undone { queue, tuning: self, sources }, tell)?;
         Ok(run.summary())
     }
 

@@ -1,7 +1,6 @@
 //! A tuning run in progress: makes matrices ahead, and measures them one after the other.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use anyhow::Result;
 use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::cost::CostInputs;
+use ellect::device::Kind;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
@@ -17,7 +17,7 @@ use ellect::unstable::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
 use super::order::Order;
-use super::{Done, Earlier, Event, Prepared, Summary, Survey, Tally, Tuning};
+use super::{Done, Earlier, Event, Prepared, Queue, Summary, Survey, Tally, Tuning};
 use crate::corpus::Entry;
 
 /// Factor by which a matrix may exceed its share of the remaining time: short matrices lend time to
@@ -65,11 +65,6 @@ impl<'a> Run<'a> {
         Run { tuning, start: Instant::now(), of_pattern, before, all, done: 0, summary }
     }
 
-    /// Counts a matrix that the budget leaves out.
-    pub fn leave_out(&mut self) {
-        self.summary.left += 1;
-    }
-
     /// Returns the summary of the run so far.
     pub fn summary(&self) -> Summary {
         self.summary
@@ -85,7 +80,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether less of the budget is left than one matrix needs.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         let needed_s = self.tuning.share.map_or(0.0, |share| share.as_secs_f64());
         self.left_s().is_some_and(|left_s| left_s <= needed_s)
     }
@@ -99,19 +94,39 @@ impl<'a> Run<'a> {
         self.left_s().map(|left_s| (LENT * left_s / cases as f64).min(left_s))
     }
 
+    /// Measures the matrices of a queue.
+    ///
+    /// # Errors
+    /// Fails where the device or the database fails.
+    pub fn of(&mut self, queue: &dyn Queue, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        let measured = match self.tuning.backend.device().kind {
+            // Making matrices in parallel would disturb the measurements.
+            Kind::Host => self.one_by_one(queue, tell),
+            Kind::Gpu => self.with_makers(queue, tell),
+        };
+        queue.close();
+        measured
+    }
+
+    fn one_by_one(&mut self, queue: &dyn Queue, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        while !self.is_over() {
+            let Some(entry) = queue.next() else { return Ok(()) };
+            let prepared = self.tuning.prepare(&entry);
+            self.take(entry, prepared, queue, tell)?;
+        }
+        self.summary.left += queue.left();
+        Ok(())
+    }
+
     /// Measures matrices while other threads make the next ones.
-    pub fn with_makers(&mut self, todo: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    fn with_makers(&mut self, queue: &dyn Queue, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let tuning = self.tuning;
-        let mut left = todo.len();
-        let todo = Mutex::new(todo.into_iter());
-        let next = || todo.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
         std::thread::scope(|scope| {
             let (sender, made) = sync_channel(AHEAD);
             for _ in 0..MAKERS {
                 let sender = sender.clone();
-                let next = &next;
                 scope.spawn(move || {
-                    while let Some(entry) = next() {
+                    while let Some(entry) = queue.next() {
                         let prepared = tuning.prepare(&entry);
                         if sender.send((entry, prepared)).is_err() {
                             break;
@@ -120,23 +135,26 @@ impl<'a> Run<'a> {
                 });
             }
             drop(sender);
+            let mut measured = Ok(());
             for (entry, prepared) in made {
-                if self.is_over() {
+                if measured.is_err() || self.is_over() {
                     break;
                 }
-                left -= 1;
-                self.take(entry, prepared, tell)?;
+                measured = self.take(entry, prepared, queue, tell);
             }
-            self.summary.left += left;
-            Ok(())
+            // The threads wait for nobody then.
+            queue.close();
+            self.summary.left += queue.left();
+            measured
         })
     }
 
     /// Measures a matrix, or reports why it is skipped.
-    pub fn take(
+    fn take(
         &mut self,
         entry: Entry,
         prepared: Result<Prepared>,
+        queue: &dyn Queue,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<()> {
         let source = entry.source.as_str();
@@ -144,7 +162,9 @@ impl<'a> Run<'a> {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.done += self.tuning.precisions.len();
-                tell(Event::Skipped { source, why: format!("{error:#}") });
+                let why = format!("{error:#}");
+                queue.done(&entry, Some(&why));
+                tell(Event::Skipped { source, why });
                 return Ok(());
             }
         };
@@ -152,14 +172,15 @@ impl<'a> Run<'a> {
         let other = self.of_pattern.entry(fingerprint).or_insert_with(|| source.to_string());
         if other.as_str() != source {
             self.done += self.tuning.precisions.len();
-            tell(Event::Skipped { source, why: format!("its pattern is that of {other}") });
+            let why = format!("its pattern is that of {other}");
+            queue.done(&entry, None);
+            tell(Event::Skipped { source, why });
             return Ok(());
         }
         self.tuning.wisdom.keep([Record::Structure(prepared.record.clone())])?;
         let mut earlier = self.tuning.earlier(fingerprint)?;
         for (precision, survey) in &prepared.surveys {
             if self.is_over() {
-                self.summary.left += 1;
                 return Ok(());
             }
             let start = Instant::now();
@@ -184,6 +205,7 @@ impl<'a> Run<'a> {
                 left_s: self.left_s().map_or(left_s, |most| left_s.min(most)),
             }));
         }
+        queue.done(&entry, None);
         self.summary.matrices += 1;
         Ok(())
     }
