@@ -58,7 +58,7 @@ pub(crate) struct PeerProduct<'a, T> {
 }
 
 /// The operators of a part; none exist in this build.
-type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
+pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
 
 /// A factor of a divided vector.
 pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);

@@ -60,7 +60,10 @@ fn shared_commands_send_and_show_the_state() {
     assert!(text.ends_with(rest), "{text}");
 
     let (code, _, stated) = measured(one.path(), &url, "circuit");
-    assert_eq!((code, stated.as_str()), (0, ""));
+    assert_eq!(code, 0, "{stated}");
+    // A busy machine may leave records to the next command, as the first one says.
+    let shown = || run(&mut ellect(one.path(), &["wisdom", "shared", "--shared-wisdom", &url])).1;
+    assert!((0..10).any(|_| shown().ends_with(", 0 in the outbox\n")), "{stated}");
     let records = count(&server, "ellect.record");
     assert!(records >= 2, "a structure and measurements: {records}");
 

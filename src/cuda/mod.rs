@@ -45,7 +45,7 @@ pub use cusparse::version as cusparse_version;
 pub(crate) use exchange::PeerVector;
 pub use graph::Graph;
 pub use operator::CudaOperator;
-pub(crate) use peers::{PeerFactor, PeerProduct, Peers};
+pub(crate) use peers::{PeerFactor, PeerProduct, Peers, Products};
 pub use placed::GpuOperator;
 pub(crate) use side::Mark;
 pub use signatures::check_launch;

@@ -16,7 +16,7 @@ use crate::partition::{Group, Sent};
 use crate::scalar::Scalar;
 
 /// The operators of a part, and their rows.
-type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
+pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
 
 /// A factor of a divided vector: a number, and perhaps a quotient of numbers on the GPUs.
 pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::halo::Shape;
 use super::{Part, ShardedOperator, check_len};
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers};
+use crate::cuda::{
+    DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers, Products,
+};
 use crate::error::{Error, Result};
-use crate::partition::{Group, Partition, Sent};
+use crate::partition::{Partition, Sent};
 use crate::scalar::Scalar;
 
 /// The products of a [`ShardedOperator`] whose parts are all on GPUs, with vectors that stay there.
@@ -143,7 +145,7 @@ impl<T: Scalar> ShardedOperator<T> {
     }
 
     /// Returns the operators of each part's groups of rows.
-    fn on_each_gpu(&self) -> Result<Vec<Vec<(&Group, &GpuOperator<T>)>>> {
+    fn on_each_gpu(&self) -> Result<Vec<Products<'_, T>>> {
         let mut parts = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
             let on_host = || {

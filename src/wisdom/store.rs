@@ -173,7 +173,7 @@ impl Store {
 
     /// Returns the number of writes and exports of this process that failed.
     pub fn failures(&self) -> u64 {
-        match &self.0 {
+        match &self.kind {
             Kind::Held(held) => held.failures(),
             Kind::View(_) => 0,
         }
