@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,8 +59,7 @@ def _interface(x: Any) -> Array:
         raise KindError("the array has a mask; give an array without one")
     strides, shape, dtype = told.get("strides"), told["shape"], np.dtype(told["typestr"])
     plain = tuple(
-        dtype.itemsize * int(np.prod(shape[axis + 1 :], dtype=np.int64))
-        for axis in range(len(shape))
+        dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))
     )
     return Array(told["data"][0], shape, dtype, strides is None or tuple(strides) == plain, None)
 
@@ -152,9 +152,8 @@ def _check(op: Operator, array: Array, what: str) -> None:
 
 
 def _overlap(x: Array, y: Array) -> bool:
-    width = np.dtype(x.dtype).itemsize
-    x_end = x.address + width * int(np.prod(x.shape, dtype=np.int64))
-    y_end = y.address + width * int(np.prod(y.shape, dtype=np.int64))
+    x_end = x.address + x.dtype.itemsize * math.prod(x.shape)
+    y_end = y.address + y.dtype.itemsize * math.prod(y.shape)
     return bool(x.address < y_end and y.address < x_end)
 
 
