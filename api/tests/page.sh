@@ -15,12 +15,15 @@ python3 -m venv "$work/python"
 "$work/python/bin/pip" install --quiet --disable-pip-version-check \
     'playwright==1.65.2' 'axe-playwright-python==0.1.8' 'pytest>=9,<10'
 
-# A Chromium of the system, else Playwright's own, else that of Debian.
-chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
-if [ -z "$chromium" ] && ! "$work/python/bin/playwright" install chromium-headless-shell; then
-    apt-get install --yes --quiet --no-install-recommends chromium
-    chromium=$(command -v chromium)
+# A Chromium of the system, else that of Debian, else Playwright's own.
+installed() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+chromium=$(installed || true)
+if [ -z "$chromium" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq \
+        --no-install-recommends chromium; } >"$work/apt" 2>&1 || cat "$work/apt" >&2
+    chromium=$(installed || true)
 fi
+[ -n "$chromium" ] || "$work/python/bin/playwright" install chromium-headless-shell
 
 export PROGRAM=$program CHROMIUM=$chromium
 "$work/python/bin/python" -m pytest -q -p no:cacheprovider api/tests/page
