@@ -2,19 +2,22 @@
 //!
 //! The types have no values, so that code for GPUs compiles and never runs.
 
+#[path = "cuda_none/peers.rs"]
+mod peers;
+
 use std::convert::Infallible;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::device::{self, Device};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
-use crate::partition::{Group, Sent};
 use crate::scalar::Scalar;
+
+pub(crate) use peers::{PeerFactor, PeerProduct, PeerVector, Peers, Products};
 
 /// An open GPU; none exists in this build.
 #[derive(Clone, Copy, Debug)]
@@ -39,35 +42,6 @@ pub struct DeviceSlice<'a, T> {
 pub struct DeviceSliceMut<'a, T> {
     never: Infallible,
     values: PhantomData<&'a mut [T]>,
-}
-
-/// A vector divided among GPUs; none exists in this build.
-#[derive(Debug)]
-pub(crate) struct PeerVector<T> {
-    never: Infallible,
-    values: PhantomData<T>,
-}
-
-/// A captured product; none exists in this build.
-#[derive(Debug)]
-pub(crate) struct PeerProduct<'a, T> {
-    pub x: PeerVector<T>,
-    pub y: PeerVector<T>,
-    never: Infallible,
-    values: PhantomData<&'a T>,
-}
-
-/// The operators of a part; none exist in this build.
-pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
-
-/// A factor of a divided vector.
-pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
-
-/// GPUs that exchange halos; none exist in this build.
-#[derive(Debug)]
-pub(crate) struct Peers<T> {
-    never: Infallible,
-    values: PhantomData<T>,
 }
 
 /// A point in the work of a stream; none exists in this build.
@@ -108,7 +82,7 @@ impl Gpu {
     /// Fails, because this build cannot open GPUs.
     ///
     /// # Errors
-    /// Always [`Error::UnknownDevice`], with the name of the feature.
+    /// Always [`Error::UnknownDevice`](crate::Error::UnknownDevice), with the name of the feature.
     pub fn open(index: u32) -> Result<Self> {
         let why = "GPUs of this machine need a program built with the feature cuda";
         Err(device::unknown(&handle(index), device::shipped_names(), why))
@@ -356,153 +330,6 @@ impl<T: Scalar> GpuOperator<T> {
     /// # Errors
     /// Never called.
     pub fn to_csr(&self) -> Result<Csr<T>> {
-        match self.never {}
-    }
-}
-
-impl<T: Scalar> PeerVector<T> {
-    /// Returns the own elements of a part.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn own(&self, _part: usize) -> Result<DeviceSlice<'_, T>> {
-        match self.never {}
-    }
-
-    /// Returns the own elements of a part, to be changed.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn own_mut(&mut self, _part: usize) -> Result<DeviceSliceMut<'_, T>> {
-        match self.never {}
-    }
-
-    /// Overwrites the own elements of a part.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn write(&mut self, _part: usize, _host: &[T]) -> Result<()> {
-        match self.never {}
-    }
-
-    /// Copies the own elements of a part to the host.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn read(&self, _part: usize, _host: &mut [T]) -> Result<()> {
-        match self.never {}
-    }
-
-    /// Returns the places of own elements, and the number of all elements, of each part.
-    pub fn shapes(&self) -> std::iter::Empty<(Range<usize>, usize)> {
-        match self.never {}
-    }
-}
-
-impl<T: Scalar> Peers<T> {
-    /// Prepares the exchange of operators on GPUs, of which there are none.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] without operators.
-    pub fn new(products: &[Products<'_, T>], sent: &[Sent<'_>]) -> Result<Self> {
-        if let Some((_, operator)) = products.iter().flatten().next() {
-            match operator.never {}
-        }
-        let elements: usize = sent
-            .iter()
-            .map(|s| s.elements.len() + s.place + s.from + s.to + s.first as usize)
-            .sum();
-        Err(Error::argument(format!("no GPU exchanges the {elements} elements")))
-    }
-
-    /// Allocates zeros.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn zeros(&self, _shapes: &[(Range<usize>, usize)]) -> Result<PeerVector<T>> {
-        match self.never {}
-    }
-
-    /// Queues a product.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn apply(
-        &self,
-        _products: &[Products<'_, T>],
-        _alpha: T,
-        _x: &PeerVector<T>,
-        _beta: T,
-        _y: &mut PeerVector<T>,
-    ) -> Result<()> {
-        match self.never {}
-    }
-
-    /// Captures a product.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn capture<'a>(
-        &'a self,
-        _products: &[Products<'a, T>],
-        _alpha: T,
-        _x: PeerVector<T>,
-        _beta: T,
-        _y: PeerVector<T>,
-    ) -> Result<PeerProduct<'a, T>> {
-        match self.never {}
-    }
-
-    /// Queues a dot product.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn dot(
-        &self,
-        _x: &PeerVector<T>,
-        _y: &PeerVector<T>,
-        _result: &mut PeerVector<T>,
-    ) -> Result<()> {
-        match self.never {}
-    }
-
-    /// Queues y = alpha x + beta y.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn axpby(
-        &self,
-        _alpha: PeerFactor<'_, T>,
-        _x: &PeerVector<T>,
-        _beta: PeerFactor<'_, T>,
-        _y: &mut PeerVector<T>,
-    ) -> Result<()> {
-        match self.never {}
-    }
-
-    /// Waits for all GPUs.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn synchronize(&self) -> Result<()> {
-        match self.never {}
-    }
-}
-
-impl<T> PeerProduct<'_, T> {
-    /// Returns y.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn into_y(self) -> Result<PeerVector<T>> {
-        match self.never {}
-    }
-
-    /// Queues the product.
-    ///
-    /// # Errors
-    /// Never called.
-    pub fn launch(&self) -> Result<()> {
         match self.never {}
     }
 }

@@ -65,7 +65,7 @@ impl<T: Scalar> PeerVector<T> {
     }
 }
 
-/// What each of several GPUs sends to the others.
+/// The elements that each of several GPUs sends to the others.
 pub(super) struct Exchange {
     parts: Vec<Peer>,
     /// For each part, the parts to which it sends, and the places in their vectors.

@@ -236,7 +236,7 @@ mod tests {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });
         let documented: Vec<_> = documented.collect();
-        assert_eq!(documented.len(), 15);
+        assert_eq!(documented.len(), 17);
         for name in documented {
             assert!(text.contains(&format!("\n{name}")), "{name} is not in {text}");
         }
