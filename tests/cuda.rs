@@ -22,12 +22,13 @@ mod product;
 #[path = "cuda/sharded.rs"]
 mod sharded;
 mod toy;
+#[path = "cuda/turns.rs"]
+mod turns;
 #[path = "cuda/vectors.rs"]
 mod vectors;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
 use corpus::edges;
@@ -41,6 +42,7 @@ use ellect::generate::Spec;
 use ellect::measure::Backend;
 use ellect::{Csr, Error, PreparedOperator, Scalar, Tuner, check};
 use product::{Product, exact_products};
+use turns::{alone, gpu};
 
 #[test]
 fn every_candidate_multiplies_right_on_the_gpu() {
@@ -244,36 +246,6 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
         y.read(&mut got).unwrap_or_else(|error| panic!("{what}: {error}"));
         for (row, (got, want)) in got[1..].iter().zip(&want).enumerate() {
             assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
-        }
-    }
-}
-
-/// Shared by all tests that use a GPU, held alone by one that times.
-static IN_USE: RwLock<()> = RwLock::new(());
-
-thread_local! {
-    /// The share of this thread's test.
-    static SHARE: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
-}
-
-/// Waits until no other test uses a GPU, and keeps others waiting until the result is dropped. Opens
-/// no GPU meanwhile.
-fn alone() -> RwLockWriteGuard<'static, ()> {
-    SHARE.take();
-    IN_USE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the first GPU; `None` if there is none, unless one is required.
-fn gpu() -> Option<Arc<Gpu>> {
-    SHARE.with_borrow_mut(|share| {
-        share.get_or_insert_with(|| IN_USE.read().unwrap_or_else(PoisonError::into_inner));
-    });
-    match Gpu::open(0) {
-        Ok(gpu) => Some(Arc::new(gpu)),
-        Err(error) => {
-            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no GPU: {error}");
-            println!("not run: {error}");
-            None
         }
     }
 }
