@@ -124,7 +124,7 @@ fn rows_that_need_no_halo_have_an_operator_of_their_own() {
     assert_eq!(rows(3), [(0..20, 98), (20..100, 372)]);
     assert_eq!(a.rows_of(1), (100..200).collect::<Vec<u32>>(), "slabs keep their order");
 
-    // Where owners are scattered, rows are ordered by what they need, and the products stay.
+    // A line of points is cut in two: the rows beside the cut come last, and products stay the same.
     let owners: Vec<u32> = (0..400).map(|row| u32::from(row % 20 >= 10)).collect();
     let a = prepared_in(&csr, 2, Split::Owners(&owners), Mode::Overlap);
     let needs: Vec<usize> = a.parts()[0].operators().map(|(rows, _)| rows.len()).collect();

@@ -41,7 +41,7 @@ impl Fork {
     /// `stream`, too.
     ///
     /// # Errors
-    /// Those of `beside` and `work`; [`Error::Device`](crate::Error::Device) from the driver.
+    /// Errors of `beside` and `work`; [`Error::Device`](crate::Error::Device) from the driver.
     pub fn run(
         &self,
         stream: cuda::CUstream,
@@ -66,7 +66,8 @@ fn follow(stream: cuda::CUstream, other: cuda::CUstream, event: &Event) -> Resul
     }
 }
 
-/// An event without times. Unlike those of `cust`, it works with streams that are only captured.
+/// An event without times, for streams that are known by their handles; events of `cust` take only
+/// its own streams.
 struct Event(cuda::CUevent);
 
 // SAFETY: any thread may use an event.

@@ -4,15 +4,12 @@
 //! no halo, then those that need elements of later parts only. Where neighbouring rows form a part,
 //! as in a grid cut into slabs, this is the order that they have.
 
-use super::halo::Columns;
+use super::halo::{Columns, ROWS};
 use super::mode::{Inner, Mode};
 use crate::csr::CsrRef;
 use crate::par;
 use crate::partition::{Group, Partition};
 use crate::scalar::Scalar;
-
-/// Least number of rows that a thread looks at.
-const ROWS: usize = 4096;
 
 /// Orders the rows of each part by what they need, where the mode multiplies them apart, and returns
 /// the groups of each part. `bandwidths` are those of parts on GPUs, in bytes a second.

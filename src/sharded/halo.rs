@@ -131,7 +131,7 @@ pub(super) fn local<T: Scalar>(
 }
 
 /// Least number of rows that a thread looks at.
-const ROWS: usize = 4096;
+pub(super) const ROWS: usize = 4096;
 
 /// The local columns of a part.
 struct Places<'a> {
