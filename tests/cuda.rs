@@ -21,6 +21,8 @@ mod long_rows;
 mod product;
 #[path = "cuda/sharded.rs"]
 mod sharded;
+#[path = "cuda/several.rs"]
+mod several;
 mod toy;
 #[path = "cuda/turns.rs"]
 mod turns;

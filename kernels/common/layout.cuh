@@ -6,6 +6,16 @@
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
+// Products with several vectors: parts of a row of 8 packed vectors, one for each of the lanes that
+// share an entry of the matrix.
+constexpr int CSR_PARTS = 2;
+constexpr int HLL_PARTS_F64 = 2;
+constexpr int HLL_PARTS_F32 = 1;
+
+// csr with several vectors: lanes of a row in matrices of short rows, and of long ones.
+constexpr int CSR_FEW_LANES = 4;
+constexpr int CSR_MOST_LANES = 16;
+
 // csr:kernel=adaptive: maximum number of entries, and of rows, of a block of several rows; entries
 // of a piece of a long row; rows of a chunk, in which blocks are found one after the other.
 constexpr uint32_t CSR_ADAPTIVE_ENTRIES = 1024;

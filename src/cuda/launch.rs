@@ -9,7 +9,7 @@ use super::memory::Queue;
 use super::overlap::ProgrammaticLaunch;
 use super::{Gpu, Kernels, check, failed, signatures};
 use crate::error::{DeviceFault, Error, Result};
-use crate::format::{Arg, Launch};
+use crate::format::{Arg, Format, Launch, Several};
 use crate::scalar::Scalar;
 
 /// Maximum number of arguments of a kernel.
@@ -26,6 +26,8 @@ pub(super) enum ArgWord {
     Alpha,
     Beta,
     One,
+    /// Number `i` of [`Vectors::strides`].
+    Stride(usize),
 }
 
 /// Resolves an argument that is not an array of the operator or the matrix.
@@ -41,6 +43,10 @@ pub(super) fn plain(arg: Arg) -> ArgWord {
         Arg::Alpha => ArgWord::Alpha,
         Arg::Beta => ArgWord::Beta,
         Arg::One => ArgWord::One,
+        Arg::XRow => ArgWord::Stride(0),
+        Arg::XVector => ArgWord::Stride(1),
+        Arg::YRow => ArgWord::Stride(2),
+        Arg::YVector => ArgWord::Stride(3),
         Arg::Array(_)
         | Arg::Temporary(_)
         | Arg::Scratch(_)
@@ -51,9 +57,26 @@ pub(super) fn plain(arg: Arg) -> ArgWord {
     }
 }
 
+/// The vectors of a launch.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Vectors {
+    /// Addresses of x, y and new values.
+    pub addresses: [cuda::CUdeviceptr; 3],
+    /// With several vectors, the distances in elements between rows of X, vectors of X, rows of Y and
+    /// vectors of Y.
+    pub strides: [u64; 4],
+}
+
+impl From<[cuda::CUdeviceptr; 3]> for Vectors {
+    fn from(addresses: [cuda::CUdeviceptr; 3]) -> Self {
+        Vectors { addresses, ..Vectors::default() }
+    }
+}
+
 /// A kernel with its arguments, ready to launch.
 pub(super) struct PreparedLaunch {
     function: cuda::CUfunction,
+    kernel: String,
     grid: u32,
     block: u32,
     shared_bytes: u32,
@@ -77,6 +100,40 @@ impl PreparedLaunch {
     /// # Errors
     /// [`Error::Device`] if there is no such kernel, or it needs more than the device has.
     pub fn new(gpu: &Gpu, launch: &Launch, word: impl Fn(Arg) -> ArgWord) -> Result<Option<Self>> {
+        debug_assert_eq!(
+            gpu.module(launch.image).map(|k| signatures::check_launch(k.image, launch, None)).ok(),
+            Some(Ok(()))
+        );
+        PreparedLaunch::loaded(gpu, launch, word)
+    }
+
+    /// Prepares the launch for several vectors in place of this one; `None` if the format has no such
+    /// kernel. It is launched by [`PreparedLaunch::launch_after`].
+    ///
+    /// # Errors
+    /// As [`PreparedLaunch::new`].
+    pub fn several(
+        &self,
+        gpu: &Gpu,
+        format: &Format,
+        several: Several,
+    ) -> Result<Option<PreparedLaunch>> {
+        // Arguments of this launch may change later, so the new one holds only those that follow.
+        let one = Launch {
+            image: self.image,
+            kernel: self.kernel.clone(),
+            grid: u64::from(self.grid),
+            block: self.block,
+            shared_bytes: self.shared_bytes,
+            args: Vec::new(),
+        };
+        let Some(launch) = format.several(&one, several) else { return Ok(None) };
+        let step = PreparedLaunch::loaded(gpu, &launch, plain)?;
+        Ok(step.map(|step| step.overlapping(gpu)))
+    }
+
+    /// Finds the kernel of a launch.
+    fn loaded(gpu: &Gpu, launch: &Launch, word: impl Fn(Arg) -> ArgWord) -> Result<Option<Self>> {
         if launch.grid == 0 {
             return Ok(None);
         }
@@ -85,7 +142,6 @@ impl PreparedLaunch {
             Error::device(DeviceFault::Unsupported, what)
         })?;
         let kernels = gpu.module(launch.image)?;
-        debug_assert_eq!(signatures::check_launch(kernels.image, launch, None), Ok(()));
         let find = |kernel: &str| {
             let function = kernels.module.get_function(kernel);
             let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
@@ -105,6 +161,7 @@ impl PreparedLaunch {
         let Launch { block, shared_bytes, .. } = *launch;
         Ok(Some(PreparedLaunch {
             function,
+            kernel: launch.kernel.clone(),
             grid,
             block,
             shared_bytes,
@@ -139,7 +196,7 @@ impl PreparedLaunch {
         }
     }
 
-    /// Queues the kernel; `vectors` are the addresses of x, y and new values.
+    /// Queues the kernel.
     ///
     /// # Errors
     /// [`Error::Device`] if the launch fails.
@@ -149,15 +206,52 @@ impl PreparedLaunch {
     /// it; the GPU's context is current.
     pub unsafe fn launch<T: Scalar>(
         &self,
-        vectors: [cuda::CUdeviceptr; 3],
+        vectors: impl Into<Vectors>,
         alpha: T,
         beta: T,
         stream: cuda::CUstream,
     ) -> Result<()> {
-        let [x, y, values] = vectors;
+        // SAFETY: by this function's own contract.
+        unsafe { self.launch_with(&self.args, &[], vectors.into(), alpha, beta, stream) }
+    }
+
+    /// Queues this kernel for several vectors with the arguments of `one` before its own.
+    ///
+    /// # Errors
+    /// As [`PreparedLaunch::launch`].
+    ///
+    /// # Safety
+    /// As [`PreparedLaunch::launch`]; [`PreparedLaunch::several`] of `one` made this launch.
+    pub unsafe fn launch_after<T: Scalar>(
+        &self,
+        one: &PreparedLaunch,
+        vectors: Vectors,
+        alpha: T,
+        beta: T,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        // SAFETY: by this function's own contract.
+        unsafe { self.launch_with(&one.args, &self.args, vectors, alpha, beta, stream) }
+    }
+
+    /// Queues the kernel with these arguments.
+    ///
+    /// # Safety
+    /// As [`PreparedLaunch::launch`]; these are the arguments that the kernel takes.
+    unsafe fn launch_with<T: Scalar>(
+        &self,
+        first: &[ArgWord],
+        then: &[ArgWord],
+        vectors: Vectors,
+        alpha: T,
+        beta: T,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        let Vectors { addresses: [x, y, values], strides } = vectors;
         let mut words = [0u64; MAX_ARGS];
         let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];
-        for ((word, address), arg) in words.iter_mut().zip(&mut addresses).zip(&self.args) {
+        let args = first.iter().chain(then);
+        for ((word, address), arg) in words.iter_mut().zip(&mut addresses).zip(args) {
             *word = match *arg {
                 ArgWord::Fixed(value) => value,
                 ArgWord::X => x,
@@ -166,6 +260,7 @@ impl PreparedLaunch {
                 ArgWord::Alpha => bits(alpha),
                 ArgWord::Beta => bits(beta),
                 ArgWord::One => bits(T::ONE),
+                ArgWord::Stride(i) => strides[i],
             };
             *address = std::ptr::from_mut(word).cast();
         }

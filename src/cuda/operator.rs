@@ -217,6 +217,11 @@ impl<T: Scalar> CudaOperator<T> {
             .try_for_each(|step| unsafe { step.launch([x, y, 0], alpha, beta, stream) })
     }
 
+    /// Returns the launches of a product with one vector; `None` if cuSPARSE has a part in it.
+    pub(super) fn steps(&self) -> Option<&[PreparedLaunch]> {
+        self.vendor.is_none().then_some(&self.steps)
+    }
+
     /// Copies the values of `layout`, the uploaded layout after an update of its values.
     ///
     /// # Errors

@@ -7,12 +7,13 @@ use cust::sys as cuda;
 use rayon::prelude::*;
 
 use super::launch::{PreparedLaunch, plain};
+use super::several::SeveralVectors;
 use super::memory::{Memory, read};
 use super::{CudaOperator, DeviceCsr, DeviceSlice, DeviceSliceMut, Gpu, Vector, cusparse};
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Candidate, Launch, Layout, Matrix, Refusal, Target};
+use crate::format::{Arg, Candidate, Format, Launch, Layout, Matrix, Refusal, Target};
 use crate::scalar::{Precision, Scalar};
 
 /// A matrix in a candidate's layout on a GPU.
@@ -40,19 +41,21 @@ use crate::scalar::{Precision, Scalar};
 /// # }
 /// ```
 pub struct GpuOperator<T: Scalar> {
-    gpu: Arc<Gpu>,
-    operator: CudaOperator<T>,
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) operator: CudaOperator<T>,
     /// The layout in host memory, if the host converted it.
     host: Option<Box<dyn Layout<T>>>,
     order: Option<Vec<u32>>,
-    nrows: usize,
-    ncols: usize,
+    pub(super) nrows: usize,
+    pub(super) ncols: usize,
     nnz: usize,
     /// For each slot of a layout converted on the host, the index of its value in the CSR matrix.
     sources: Option<Vec<Memory>>,
     staging: Mutex<Option<(Vector<T>, Vector<T>)>>,
+    pub(super) format: &'static Format,
+    pub(super) several: SeveralVectors,
     /// Held while a product is queued: its launches follow each other on the stream.
-    queueing: Mutex<()>,
+    pub(super) queueing: Mutex<()>,
 }
 
 impl<T: Scalar> GpuOperator<T> {
@@ -78,7 +81,7 @@ impl<T: Scalar> GpuOperator<T> {
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
         let matrix = device_csr.matrix();
-        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, matrix) })
+        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, matrix, candidate.format) })
     }
 
     /// Converts on the GPU; `None` if the format converts on the host.
@@ -93,7 +96,8 @@ impl<T: Scalar> GpuOperator<T> {
     ) -> Result<Option<Self>> {
         let Some(operator) = gpu.convert(device_csr, candidate, target)? else { return Ok(None) };
         let order = operator.order()?;
-        Ok(Some(GpuOperator::of(gpu, operator, order, device_csr.matrix())))
+        let matrix = device_csr.matrix();
+        Ok(Some(GpuOperator::of(gpu, operator, order, matrix, candidate.format)))
     }
 
     fn of(
@@ -101,6 +105,7 @@ impl<T: Scalar> GpuOperator<T> {
         operator: CudaOperator<T>,
         order: Option<Vec<u32>>,
         matrix: Matrix,
+        format: &'static Format,
     ) -> Self {
         let Matrix { nrows, ncols, nnz, .. } = matrix;
         GpuOperator {
@@ -113,6 +118,8 @@ impl<T: Scalar> GpuOperator<T> {
             nnz,
             sources: None,
             staging: Mutex::new(None),
+            format,
+            several: SeveralVectors::default(),
             queueing: Mutex::new(()),
         }
     }
@@ -134,6 +141,7 @@ impl<T: Scalar> GpuOperator<T> {
         self.sources.iter_mut().flatten().for_each(|memory| memory.move_to(&gpu.queue));
         // Vectors belong to their stream.
         self.staging = Mutex::default();
+        self.several.reset();
         self.gpu = Arc::clone(gpu);
         Ok(())
     }

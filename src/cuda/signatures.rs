@@ -38,6 +38,7 @@ fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
         Arg::U32(_) => param == Param::U32,
         // Structures of 8 bytes are passed as one number.
         Arg::U64(_) => matches!(param, Param::U64 | Param::Bytes(8)),
+        Arg::XRow | Arg::XVector | Arg::YRow | Arg::YVector => param == Param::U64,
         Arg::Alpha | Arg::Beta | Arg::One => match precision {
             Some(Precision::F32) => param == Param::F32,
             Some(Precision::F64) => param == Param::F64,

@@ -211,6 +211,9 @@ impl<T: Scalar> Export<'_, T> {
             Arg::Y => "y".into(),
             Arg::Alpha => "alpha".into(),
             Arg::Beta => "beta".into(),
+            Arg::XRow | Arg::XVector | Arg::YRow | Arg::YVector => {
+                unreachable!("a program multiplies one vector")
+            }
             Arg::One => "Value(1)".into(),
             Arg::U32(number) => format!("{number}u"),
             // Also the null address.

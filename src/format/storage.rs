@@ -2,7 +2,10 @@
 
 use std::any::Any;
 
-use super::{GpuConverter, GpuLayout, OnDevice, Param, Params, Refusal, Role, Stop, Target, Work};
+use super::{
+    GpuConverter, GpuLayout, Launch, OnDevice, Param, Params, Refusal, Role, Several, Stop, Target,
+    Work,
+};
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::scalar::{Precision, Scalar};
@@ -143,6 +146,13 @@ pub trait Storage {
         None
     }
 
+    /// Returns the launch that multiplies several vectors in place of `one`, a launch of the product
+    /// with one vector. `None` if the format or this variant has no such kernel.
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        let _ = (one, several);
+        None
+    }
+
     /// Converts a matrix on a GPU, with values of the target's precision.
     ///
     /// # Errors
@@ -214,6 +224,7 @@ pub struct Format {
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
     build: fn(&mut dyn GpuConverter, &Params, &Target<'_>) -> Result<GpuLayout, Stop>,
+    several: fn(&Launch, Several) -> Option<Launch>,
 }
 
 /// A function that converts matrices with values of one type.
@@ -240,6 +251,7 @@ impl Format {
             convert_f32: convert_boxed::<S, f32>,
             convert_f64: convert_boxed::<S, f64>,
             build: S::build,
+            several: S::several,
         }
     }
 
@@ -270,6 +282,12 @@ impl Format {
         longest: usize,
     ) -> Option<&'static str> {
         (self.image)(params, nrows, nnz, longest)
+    }
+
+    /// Returns the launch for several vectors in place of one for one vector:
+    /// [`Storage::several`].
+    pub(crate) fn several(&self, one: &Launch, several: Several) -> Option<Launch> {
+        (self.several)(one, several)
     }
 
     /// Converts a matrix on the host: [`Storage::convert`].

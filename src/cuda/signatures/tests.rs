@@ -10,8 +10,8 @@ use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
-    Basis, Candidate, Check, Format, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, TOLD,
-    Target, candidates, value_dictionary,
+    Basis, Candidate, Check, Format, GpuConverter, GpuLayout, Matrix, Several, SliceOffsets, Stop,
+    TOLD, Target, candidates, value_dictionary,
 };
 use crate::generate;
 use crate::scalar::Scalar;
@@ -53,6 +53,11 @@ impl Compared {
             self.wrong.insert(format!("{precision}: {why}"));
         }
         self.kernels.insert((launch.image, launch.kernel.clone()));
+        let multiplies = launch.args.contains(&Arg::X) && !launch.args.contains(&Arg::XRow);
+        if let Some(format) = self.format.filter(|_| multiplies) {
+            let several = Several::ALL.into_iter().filter_map(|of| format.several(launch, of));
+            several.for_each(|launch| self.add(&launch, precision));
+        }
     }
 
     fn add_all<'a>(&mut self, launches: impl IntoIterator<Item = &'a Launch>, of: Precision) {
@@ -264,6 +269,7 @@ fn own(compared: &mut Compared) {
         }
         let vectors = super::super::vector_ops::launches(precision, 5_000);
         compared.add_all(&vectors, precision);
+        compared.add_all(&super::super::several::launches(precision), precision);
         compared.add(&super::super::exchange::launch(precision), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         for wide in [false, true] {

@@ -28,7 +28,7 @@ use super::long_rows::{Cut, Pieces};
 use super::row_order::WARP;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
-    Refusal, Role, Stop, Storage, Target, Work, bytes_of, store,
+    Refusal, Role, Several, Stop, Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -95,6 +95,17 @@ impl Storage for CsrFormat {
             None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
             None => WHOLE_ROWS,
         })
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        // csr_tLANES_f64 or csr_wide_tLANES_f64
+        let (stem, precision) = one.kernel.rsplit_once('_')?;
+        let (stem, lanes) = stem.rsplit_once("_t")?;
+        let lanes = lanes.parse().ok().filter(|_| one.image == WHOLE_ROWS)?;
+        let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
+        let stem = format!("{stem}_{word}");
+        let kernel = ("csr_several", stem.as_str(), precision);
+        Some(several.launch(one, kernel, [lanes, now, PARTS], &[]))
     }
 
     fn build(
@@ -259,6 +270,13 @@ impl Product {
         self.pieces.map_or(0, |pieces| 4 * pieces.count)
     }
 }
+
+/// Lanes that share a row in products with several vectors: few, up to [`FEW_UP_TO`] with one
+/// vector, or most; with 8 packed vectors, each of them in [`PARTS`] parts.
+const FEW: u64 = shared("CSR_FEW_LANES");
+const MOST: u64 = shared("CSR_MOST_LANES");
+const FEW_UP_TO: u64 = 8;
+const PARTS: u64 = shared("CSR_PARTS");
 
 /// The images of kernels whose lanes process whole rows, and of those that cut long rows.
 const WHOLE_ROWS: &str = "csr";

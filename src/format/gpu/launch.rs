@@ -30,6 +30,12 @@ pub enum Arg {
     X,
     /// The address of y.
     Y,
+    /// With several vectors: the distance in elements between rows of X, and between its vectors.
+    XRow,
+    XVector,
+    /// As [`Arg::XRow`] and [`Arg::XVector`], for Y.
+    YRow,
+    YVector,
     /// The factor of A x, in the layout's precision.
     Alpha,
     /// The factor of y, in the layout's precision.

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod hacks;
 pub mod launch;
+pub mod several;
 pub mod small;
 pub mod stop;
 pub mod stored;

@@ -20,13 +20,15 @@
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
+use ellect_kernels::shared;
+
 use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
 use super::sliced::{
     ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
 };
 use super::{
-    Basis, GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, gpu::convert, gpu::hacks,
+    Arg, Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Several, Stop,
+    Storage, Target, Value, Work, gpu::convert, gpu::hacks,
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
@@ -129,6 +131,19 @@ impl Storage for HllFormat {
         SlicedLayout::new(csr, analysis, target, sort, shape, width(params))
     }
 
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        // hll_HACK_cBITS_tLANES_f64, with or without _deep
+        let mut words = one.kernel.split('_').skip(1);
+        let hack = words.next()?.parse().ok()?;
+        let bits = words.next()?;
+        let lanes = words.next()?.strip_prefix('t')?.parse().ok()?;
+        let precision = words.last()?;
+        let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
+        let stem = format!("hll_{bits}");
+        let kernel = ("hll_several", stem.as_str(), precision);
+        Some(several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)]))
+    }
+
     fn build(
         converter: &mut dyn GpuConverter,
         params: &Params,
@@ -163,6 +178,10 @@ fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]
     let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
     format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
 }
+
+/// Lanes that share a row in products with 8 packed vectors.
+const PARTS_F64: u64 = shared("HLL_PARTS_F64");
+const PARTS_F32: u64 = shared("HLL_PARTS_F32");
 
 /// Slots of a row that the kernel for short rows loads at a time.
 const FLAT: u64 = 8;
