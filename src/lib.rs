@@ -124,6 +124,7 @@ pub mod csr;
 #[cfg_attr(not(feature = "cuda"), path = "cuda_none.rs")]
 pub mod cuda;
 pub mod density;
+pub mod dense;
 pub mod device;
 pub mod error;
 #[cfg(feature = "read-archives")]

@@ -1,8 +1,11 @@
 //! cuSPARSE, opened at run time: the functions that products need.
 
+#[path = "cusparse/spmm.rs"]
+mod spmm;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cust::sys as cuda;
 
@@ -79,6 +82,35 @@ type SpmvFn = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
+type CreateDenseFn =
+    unsafe extern "C" fn(*mut Handle, i64, i64, i64, *mut c_void, c_int, c_int) -> c_int;
+type SpmmBufferSizeFn = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    *const c_void,
+    Handle,
+    Handle,
+    *const c_void,
+    Handle,
+    c_int,
+    c_int,
+    *mut usize,
+) -> c_int;
+type SpmmFn = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    *const c_void,
+    Handle,
+    Handle,
+    *const c_void,
+    Handle,
+    c_int,
+    c_int,
+    *mut c_void,
+) -> c_int;
+
 /// Functions of the library.
 struct Library {
     property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
@@ -94,6 +126,12 @@ struct Library {
     buffer_size: BufferSizeFn,
     preprocess: SpmvFn,
     multiply: SpmvFn,
+    create_dense: CreateDenseFn,
+    set_dense: unsafe extern "C" fn(Handle, *mut c_void) -> c_int,
+    destroy_dense: unsafe extern "C" fn(Handle) -> c_int,
+    spmm_buffer_size: SpmmBufferSizeFn,
+    spmm_preprocess: SpmmFn,
+    spmm: SpmmFn,
 }
 
 fn library() -> Result<&'static Library> {
@@ -152,6 +190,12 @@ fn open() -> std::result::Result<Library, String> {
         buffer_size: get!("cusparseSpMV_bufferSize"),
         preprocess: get!("cusparseSpMV_preprocess"),
         multiply: get!("cusparseSpMV"),
+        create_dense: get!("cusparseCreateDnMat"),
+        set_dense: get!("cusparseDnMatSetValues"),
+        destroy_dense: get!("cusparseDestroyDnMat"),
+        spmm_buffer_size: get!("cusparseSpMM_bufferSize"),
+        spmm_preprocess: get!("cusparseSpMM_preprocess"),
+        spmm: get!("cusparseSpMM"),
     };
     // The functions' addresses must stay valid until the process ends.
     std::mem::forget(library);
@@ -178,6 +222,9 @@ pub(super) struct CusparseProduct {
     algorithm: c_int,
     buffer: Option<Memory>,
     queue: Arc<Queue>,
+    rows: u64,
+    /// The product with several vectors, for those of the last form.
+    plan: Mutex<Option<spmm::Plan>>,
 }
 
 // SAFETY: any thread may use a handle, one thread at a time; products run one after another on one
@@ -193,6 +240,7 @@ impl Drop for CusparseProduct {
             return;
         }
         let _ = self.queue.synchronize();
+        self.plan = Mutex::default();
         // SAFETY: the library created each object, and each is destroyed once; null objects do not
         // exist.
         unsafe {
@@ -237,6 +285,8 @@ impl CusparseProduct {
             algorithm,
             buffer: None,
             queue: Arc::clone(queue),
+            rows: vendor.nrows,
+            plan: Mutex::default(),
         };
         let [rows, cols, nnz] = [vendor.nrows, vendor.ncols, vendor.nnz].map(|n| n as i64);
         let value = product.value_type();
@@ -318,6 +368,8 @@ impl CusparseProduct {
     pub fn move_to(&mut self, queue: &Arc<Queue>) {
         self.buffer.iter_mut().for_each(|buffer| buffer.move_to(queue));
         self.queue = Arc::clone(queue);
+        // Its buffer belongs to the stream.
+        self.plan = Mutex::default();
     }
 
     /// Computes y = alpha A x + beta y on `stream`.

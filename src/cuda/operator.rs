@@ -8,6 +8,7 @@ use cust::sys as cuda;
 use super::convert::word;
 use super::launch::{ArgWord, PreparedLaunch, plain};
 use super::memory::{Memory, Queue};
+use super::several::Product;
 use super::{DeviceCsr, Gpu, check, cusparse};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Check, GpuLayout, Launch, Layout, OnDevice, Refusal, Vendor};
@@ -215,6 +216,24 @@ impl<T: Scalar> CudaOperator<T> {
         self.steps
             .iter()
             .try_for_each(|step| unsafe { step.launch([x, y, 0], alpha, beta, stream) })
+    }
+
+    /// Queues the product with `count` vectors by cuSPARSE; false if it has no part in products, or
+    /// none with several vectors.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the library reports an error.
+    ///
+    /// # Safety
+    /// As [`CudaOperator::apply_raw`], for all vectors.
+    pub(super) unsafe fn apply_many_by_vendor(
+        &self,
+        count: u64,
+        product: Product<T>,
+    ) -> Result<bool> {
+        let Some((vendor, addresses, own)) = &self.vendor else { return Ok(false) };
+        // SAFETY: by this function's own contract.
+        unsafe { own.apply_many(vendor, *addresses, count, product) }
     }
 
     /// Returns the launches of a product with one vector; `None` if cuSPARSE has a part in it.

@@ -86,6 +86,31 @@ impl<T: Scalar> Product<T> {
 }
 
 impl<T: Scalar> GpuOperator<T> {
+    /// Queues Y = alpha A X + beta Y on `stream`, for several vectors at device addresses: vector v of
+    /// X starts at `x + v * ncols` elements, that of Y at `y + v * nrows`.
+    ///
+    /// [`GpuOperator::ready_many`] must have been called for at least as many vectors.
+    ///
+    /// # Errors
+    /// As [`CudaOperator::apply_raw`](super::CudaOperator::apply_raw).
+    ///
+    /// # Safety
+    /// As [`CudaOperator::apply_raw`](super::CudaOperator::apply_raw), for `count` vectors.
+    pub unsafe fn apply_many_raw(
+        &self,
+        count: usize,
+        alpha: T,
+        x: cuda::CUdeviceptr,
+        beta: T,
+        y: cuda::CUdeviceptr,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        let columns = |address, n: usize| Block { address, row: 1, vector: n as u64 };
+        let (x, y) = (columns(x, self.ncols), columns(y, self.nrows));
+        // SAFETY: by this function's own contract.
+        unsafe { self.queue_many(count as u64, Product { alpha, x, beta, y, stream }) }
+    }
+
     /// Queues Y = alpha A X + beta Y for several vectors, the columns of X and Y, on the GPU's stream
     /// and returns without waiting; with `beta = 0`, Y is written and never read.
     ///
@@ -154,6 +179,10 @@ impl<T: Scalar> GpuOperator<T> {
     /// As [`CudaOperator::apply_raw`](super::CudaOperator::apply_raw), for all vectors. The stream is
     /// the GPU's own, or [`GpuOperator::ready_many`] was called for as many vectors.
     pub(super) unsafe fn queue_many(&self, count: u64, product: Product<T>) -> Result<()> {
+        // SAFETY: by this function's own contract.
+        if unsafe { self.operator.apply_many_by_vendor(count, product)? } {
+            return Ok(());
+        }
         let mut first = 0;
         while first < count {
             let (x, y) = (product.x.from::<T>(first), product.y.from::<T>(first));
@@ -305,6 +334,9 @@ impl<T: Scalar> GpuOperator<T> {
                 self.kernels_for(Several { vectors, access })?;
             }
         }
+        if self.operator.steps().is_none() {
+            self.time_group(count as u32, false)?;
+        }
         if width > 1 {
             let [direct, packed] = [true, false].map(|direct| self.time_group(width, direct));
             let (direct, packed) = (direct?, packed?);
@@ -333,7 +365,7 @@ impl<T: Scalar> GpuOperator<T> {
         };
         // SAFETY: the vectors have the matrix's dimensions and are freed in order on this stream; the
         // caller holds the turn.
-        let queue = || unsafe { self.queue_group(width, product) };
+        let queue = || unsafe { self.queue_many(u64::from(width), product) };
         queue()?;
         self.gpu.synchronize()?;
         let start = Instant::now();

@@ -40,6 +40,10 @@ pub struct Evaluate {
     /// they did not learn from; for those that ship, matrices that ship with them are left out
     #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
+    /// Learn nothing: replay the choices of the models that ship on the records that ship, and compare
+    /// them with those in their cards: exit code 1 if one moved
+    #[arg(long, conflicts_with_all = ["records", "as_is", "models", "record", "plots"])]
+    replay: bool,
     /// Write the scores of the models that ship to scores.json in this folder, and their cards beside
     /// it, after a change of the code that moves choices: models, in a checkout of this program
     #[arg(long, value_name = "DIR", conflicts_with_all = ["records", "as_is", "models"])]
@@ -96,6 +100,10 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
             note(&format!("no case is of {precision}"));
             continue;
         }
+        if evaluate.replay {
+            moved |= replay(evaluate, &device, *precision, &cases)?;
+            continue;
+        }
         let working = spinner("evaluating");
         let (report, has_moved) =
             evaluate_precision(evaluate, &device, *precision, &cases, &settings)?;
@@ -103,12 +111,47 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         moved |= has_moved;
         working.finish_and_clear();
     }
+    if evaluate.replay {
+        return Ok(if moved { Answer::No } else { Answer::Yes });
+    }
     match evaluate.json {
         true => print(&(serde_json::to_string_pretty(&reports)? + "\n"))?,
         false => print(&reports.iter().map(Report::markdown).collect::<Vec<_>>().join("\n"))?,
     }
     let fell = note_fallen(&reports);
     Ok(if moved { Answer::No } else { fell })
+}
+
+/// Replays the choices of a shipped model, and prints their scores as a line of JSON or of text; tells
+/// whether one differs from its card.
+fn replay(
+    evaluate: &Evaluate,
+    device: &Device,
+    precision: Precision,
+    cases: &[Case],
+) -> Result<bool> {
+    let Some(model) = compared(evaluate, device, precision)? else {
+        bail!("no model of {} in {precision} ships, so there is nothing to replay", device.name);
+    };
+    let scores = replay_scores(cases, model.clone(), device)?;
+    let recorded = scores.keys().filter(|key| model.scores.contains_key(*key)).count();
+    if recorded == 0 {
+        bail!(
+            "the card of {} in {precision} holds no replayed scores; `ellect evaluate --device {0} \
+             --quick --record models` writes them",
+            device.name
+        );
+    }
+    let moved = note_moved(&model, &scores);
+    let name = format!("{}-{precision}", device.name);
+    match evaluate.json {
+        true => print(&(serde_json::json!({ name: scores }).to_string() + "\n"))?,
+        false => {
+            let state = if moved { "differ from" } else { "agree with" };
+            print(&format!("{name}: {recorded} replayed scores {state} the card\n"))?;
+        }
+    }
+    Ok(moved)
 }
 
 /// Evaluates one precision; tells whether the shipped model moved its choices.
