@@ -271,6 +271,18 @@ impl Backend {
         Ok(())
     }
 
+    /// Checks that the device times products of this number of vectors.
+    fn check_vectors(&self, protocol: &Protocol) -> Result<()> {
+        if self.device.kind == Kind::Host || protocol.vectors == 1 {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "products of {} vectors are timed on a host only, not on {}; choose with effort estimate \
+             or predict, or time on cpu",
+            protocol.vectors, self.device.name
+        )))
+    }
+
     /// Checks and times one candidate; a worker's process has to finish within `limit` or its own
     /// time limit, whichever is shorter.
     ///
@@ -286,6 +298,7 @@ impl Backend {
         limit: Option<Duration>,
     ) -> Result<Measurement> {
         self.check()?;
+        self.check_vectors(protocol)?;
         let csr = csr.into();
         if let Some(worker) = &self.worker {
             let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,6 +20,7 @@
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
+use super::many::LARGEST_BLOCK;
 use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
 use super::sliced::{
     ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
@@ -43,6 +44,7 @@ impl Storage for HllFormat {
         storage formats for sparse matrices on GPGPUs (2015), section 3.2";
     const SUITS: &'static str = "most matrices, meshes above all; bad where row lengths vary \
         between neighbours, unless sorted";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "hack",
