@@ -30,8 +30,8 @@ use crate::protocol::Protocol;
 /// dominates.
 const SHARPNESS: i32 = 3;
 
-/// Share of the kernel's time for entries and rows that each further vector of a block adds, found by
-/// measurement on a host (tests/results/many.md).
+/// Share of the kernel's time for entries and rows that each further vector of a block adds. It is an
+/// assumption: further vectors need no loads of the matrix, and registers hold 2 to 4 of them.
 const FURTHER_VECTOR: f64 = 0.25;
 
 /// Times of one product, wall by wall, in seconds.

@@ -158,7 +158,7 @@ impl<'a, T: Scalar, const B: usize> YBlock<'a, T, B> {
         }
     }
 
-    /// The same rows, for a shorter time.
+    /// All rows, for a shorter time.
     pub fn reborrow(&mut self) -> YBlock<'_, T, B> {
         match self {
             YBlock::Rows { y, stride } => YBlock::Rows { y, stride: *stride },

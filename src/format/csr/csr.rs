@@ -384,12 +384,7 @@ impl<T: Scalar> CsrLayout<T> {
 }
 
 impl<T: Scalar> BlockProduct<T> for CsrLayout<T> {
-    fn block<const B: usize>(
-        &self,
-        x: XBlock<'_, T>,
-        (alpha, beta): (T, T),
-        y: YBlock<'_, T, B>,
-    ) {
+    fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
         y.over_parts(&self.parts, &|rows, mut y| {
             let mut start = self.row_ptr.get(rows.start);
             for (i, row) in rows.enumerate() {
