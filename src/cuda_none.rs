@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
+use crate::dense::{DenseMut, DenseRef};
 use crate::device::{self, Device};
 use crate::error::Result;
 use crate::features::Features;
@@ -291,7 +292,21 @@ impl<T: Scalar> GpuOperator<T> {
         match self.never {}
     }
 
-    /// Multiplies vectors in host memory.
+    /// Multiplies several vectors in host memory.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn apply_many_on_host(
+        &self,
+        _alpha: T,
+        _x: DenseRef<'_, T>,
+        _beta: T,
+        _y: DenseMut<'_, T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Multiplies a vector in host memory.
     ///
     /// # Errors
     /// Never called.

@@ -342,7 +342,10 @@ pub(crate) fn check<T: Copy>(
     check_shapes(matrix, [[x.nrows(), x.ncols()], [y.nrows(), y.ncols()]])
 }
 
-/// As [`check`], from the numbers of rows and columns of x and y.
+/// Checks like [`check`], from the numbers of rows and columns of x and y.
+///
+/// # Errors
+/// As [`check`].
 pub(crate) fn check_shapes([nrows, ncols]: [usize; 2], [x, y]: [[usize; 2]; 2]) -> Result<()> {
     if x[0] != ncols {
         return Err(Error::Shape { what: "a column of x", got: x[0], needed: ncols });
@@ -362,6 +365,9 @@ pub(crate) fn check_shapes([nrows, ncols]: [usize; 2], [x, y]: [[usize; 2]; 2]) 
 /// Columns that are copied at a time: a row of this many values of 8 bytes is a cache line.
 const BLOCK: usize = 8;
 
+/// A product of one vector.
+type Product<'p, T, E> = dyn FnMut(&[T], &mut [T]) -> std::result::Result<(), E> + 'p;
+
 /// Calls `product` for each column of x and y.
 ///
 /// Columns of a row-major matrix are copied in blocks. Those of y are read only if `reads_y`.
@@ -372,7 +378,7 @@ pub(crate) fn by_columns<T: Scalar, E>(
     x: DenseRef<'_, T>,
     mut y: DenseMut<'_, T>,
     reads_y: bool,
-    product: &mut dyn FnMut(&[T], &mut [T]) -> std::result::Result<(), E>,
+    product: &mut Product<'_, T, E>,
 ) -> std::result::Result<(), E> {
     let (x_rows, y_rows) = (x.nrows(), y.nrows());
     let (mut xs, mut ys) = (Vec::new(), Vec::new());

@@ -94,7 +94,9 @@
 //! - *Target*: what a layout is made for: device, precision, basis and memory limit.
 //! - *Wisdom*: stored measurements, those that ship and the user's own.
 //! - *Work*: bytes, steps and sectors of one conversion and one product; costs follow from it.
-//! - *Workload*: the caller's use of a matrix: number of products, updates, effort and limits.
+//! - *Vectors*: right-hand sides that one product multiplies; estimates alone know of several.
+//! - *Workload*: the caller's use of a matrix: number of products and of vectors, updates,
+//!   effort and limits.
 //! - *br*, *ER part*, *K*, *N_iter*, *N_p*, *rIdx*, *VecSize*: terms of the papers that the formats
 //!   come from; the module of each format defines its own.
 //!

@@ -7,6 +7,7 @@ use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
+use crate::dense::{self, DenseMut, DenseRef};
 use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -220,6 +221,71 @@ impl<T: Scalar> PreparedOperator<T> {
         }
     }
 
+    /// Computes Y = alpha A X + beta Y for one vector in each column of X and Y; with `beta = 0`, Y
+    /// is written and never read.
+    ///
+    /// On a host, several formats read the matrix once for up to 8 columns
+    /// ([`Layout::apply_many`]); a single column is multiplied as by [`PreparedOperator::apply`]. In
+    /// a permuted basis, each column is permuted. On a GPU this copies X and Y there and Y back;
+    /// [`GpuOperator::apply_many`](crate::cuda::GpuOperator::apply_many) multiplies vectors that are
+    /// there.
+    ///
+    /// ```
+    /// use ellect::dense::{DenseMut, DenseRef};
+    /// use ellect::{Csr, Tuner, Workload};
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let csr = Csr::from_triplets(2, 2, [(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+    /// let operator = Tuner::open("cpu")?.prepare(&csr, &Workload::default())?;
+    /// let (x, mut y) = ([1.0, 2.0, 10.0, 20.0], [1.0; 4]);
+    /// let x = DenseRef::columns(2, 2, &x)?;
+    /// operator.apply_many(1.0, x, -1.0, DenseMut::columns(2, 2, &mut y)?)?;
+    /// assert_eq!(y, [3.0, 5.0, 39.0, 59.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless X has `ncols` and Y has `nrows` rows; [`Error::Argument`] unless both
+    /// have as many columns; [`Error::Device`] from a GPU.
+    pub fn apply_many(
+        &self,
+        alpha: T,
+        x: DenseRef<'_, T>,
+        beta: T,
+        y: DenseMut<'_, T>,
+    ) -> Result<()> {
+        dense::check([self.nrows, self.ncols], &x, &y)?;
+        match &self.location {
+            Location::Host(layout) if y.ncols() > 1 => {
+                layout.apply_many(alpha, x, beta, y);
+                Ok(())
+            }
+            Location::Gpu(placed) if y.ncols() > 1 => placed.apply_many_on_host(alpha, x, beta, y),
+            Location::Host(_) | Location::Gpu(_) => {
+                dense::by_columns(x, y, beta != T::ZERO, &mut |x, y| self.apply(alpha, x, beta, y))
+            }
+        }
+    }
+
+    /// Computes Y = alpha A X + beta Y for vectors that lie one after the other.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::apply_many`].
+    pub(crate) fn multiply(
+        &self,
+        (alpha, beta): (T, T),
+        vectors: usize,
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<()> {
+        if vectors == 1 {
+            return self.apply(alpha, x, beta, y);
+        }
+        let x = DenseRef::columns(self.ncols, vectors, x)?;
+        self.apply_many(alpha, x, beta, DenseMut::columns(self.nrows, vectors, y)?)
+    }
+
     /// Replaces the values by those of a matrix with the same pattern, in the order of the CSR
     /// arrays.
     ///
@@ -332,20 +398,43 @@ impl<T: Scalar> PreparedOperator<T> {
     /// # Errors
     /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] if `csr` has other dimensions.
     pub fn verify<'a>(&self, csr: impl Into<CsrRef<'a, T>>, seed: u64) -> Result<()> {
+        self.verify_many(csr, 1, seed)
+    }
+
+    /// Compares a product of `vectors` vectors with the CSR reference, like
+    /// [`PreparedOperator::verify`].
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::verify`].
+    pub fn verify_many<'a>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        vectors: usize,
+        seed: u64,
+    ) -> Result<()> {
         let csr = csr.into();
-        let x: Vec<T> = check::vector(csr.ncols(), seed);
-        let y: Vec<T> = check::vector(csr.nrows(), seed ^ 1);
         let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
-        let (xp, mut yp) = match self.permutation() {
-            Some(order) => (permute(&x, order), permute(&y, order)),
-            None => (x.clone(), y.clone()),
+        let order = self.permutation();
+        let of = |len: usize, seed: u64| -> Vec<Vec<T>> {
+            (0..vectors as u64).map(|column| check::vector(len, seed ^ (column << 32))).collect()
         };
-        self.apply(alpha, &xp, beta, &mut yp)?;
-        if let Some(order) = self.permutation() {
-            yp = permute_back(&yp, order);
+        let (x, y) = (of(csr.ncols(), seed), of(csr.nrows(), seed ^ 1));
+        let forth = |vectors: &[Vec<T>]| -> Vec<T> {
+            let own = |v: &Vec<T>| order.map_or_else(|| v.clone(), |order| permute(v, order));
+            vectors.iter().flat_map(own).collect()
+        };
+        let (x_all, mut y_all) = (forth(&x), forth(&y));
+        self.multiply((alpha, beta), vectors, &x_all, &mut y_all)?;
+        for ((x, y), got) in x.iter().zip(&y).zip(y_all.chunks(self.nrows.max(1))) {
+            let back = order.map(|order| permute_back(got, order));
+            let reference = check::reference(csr, alpha, x, beta, y);
+            check::compare(
+                &self.candidate.to_string(),
+                &reference,
+                back.as_deref().unwrap_or(got),
+            )?;
         }
-        let reference = check::reference(csr, alpha, &x, beta, &y);
-        check::compare(&self.candidate.to_string(), &reference, &yp)
+        Ok(())
     }
 }
 

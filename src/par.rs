@@ -195,6 +195,13 @@ pub struct Scratch<T> {
     free: Mutex<Vec<Vec<T>>>,
 }
 
+/// A copy starts without buffers.
+impl<T> Clone for Scratch<T> {
+    fn clone(&self) -> Self {
+        Scratch { free: Mutex::default() }
+    }
+}
+
 impl<T: Copy + Default> Scratch<T> {
     /// Calls `f` with a buffer of `len` elements of arbitrary content.
     pub fn with<R>(&self, len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {

@@ -1,8 +1,9 @@
 //! The timing protocol: numbers of copies, products and samples of a measurement.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::device::Device;
+use crate::error::{Error, Result};
 
 /// Parameters of the timing protocol. Records of different protocols are not comparable.
 ///
@@ -39,6 +40,48 @@ pub struct Protocol {
     pub max_convert_s: f64,
     /// Seed of x and y.
     pub seed: u64,
+    /// Vectors of each product.
+    #[serde(
+        default = "one",
+        skip_serializing_if = "is_one",
+        deserialize_with = "deserialize_vectors"
+    )]
+    pub vectors: usize,
+}
+
+/// Number of vectors unless a workload or a record says otherwise.
+pub(crate) fn one() -> usize {
+    1
+}
+
+/// Tells whether a number of vectors is the usual one, which is not written.
+pub(crate) fn is_one(vectors: &usize) -> bool {
+    *vectors == 1
+}
+
+/// Checks a number of vectors.
+///
+/// # Errors
+/// [`Error::Argument`] for 0 and above [`MOST_VECTORS`].
+pub(crate) fn check_vectors(vectors: usize) -> Result<()> {
+    if (1..=MOST_VECTORS).contains(&vectors) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "the number of vectors of a product is {vectors}; it must be from 1 to {MOST_VECTORS}"
+    )))
+}
+
+/// Maximum number of vectors of one product of a workload; operators themselves have no limit.
+pub const MOST_VECTORS: usize = 1024;
+
+/// Reads a number of vectors.
+pub(crate) fn deserialize_vectors<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<usize, D::Error> {
+    let vectors = usize::deserialize(deserializer)?;
+    check_vectors(vectors).map_err(serde::de::Error::custom)?;
+    Ok(vectors)
 }
 
 impl Default for Protocol {
@@ -56,6 +99,7 @@ impl Default for Protocol {
             max_memory_share: 0.25,
             max_convert_s: 0.5,
             seed: 1,
+            vectors: 1,
         }
     }
 }

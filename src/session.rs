@@ -267,9 +267,8 @@ impl<'a, T: Scalar> Session<'a, T> {
     fn known(&self, candidate: &Candidate) -> Result<Option<Box<Measurement>>> {
         let Some(wisdom) = self.asked else { return Ok(None) };
         let Target { precision, basis, .. } = self.target;
-        let version = self.protocol.version;
         let print = self.analysis.fingerprint();
-        let wanted = Wanted::of(self.backend, print, precision, basis, version);
+        let wanted = Wanted::of(self.backend, print, precision, basis, &self.protocol);
         match remembered(wisdom, &wanted, candidate, self.analysis, &self.target)? {
             Answer::Known(measurement) => Ok(Some(measurement)),
             Answer::Missing | Answer::Stale(_) => Ok(None),

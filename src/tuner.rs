@@ -411,10 +411,11 @@ impl Tuner {
         Ok(Subject::on_host(csr))
     }
 
-    /// Returns the model of this precision if there is one and the effort uses models.
-    fn model(&self, effort: Effort, precision: Precision) -> Option<&Predictor> {
+    /// Returns the model of this precision if there is one, and the effort uses models. They are
+    /// trained for products with one vector.
+    fn model(&self, workload: &Workload, precision: Precision) -> Option<&Predictor> {
         let model = || self.stored.model(self.device(), precision);
-        (effort >= Effort::Predict).then(model).flatten()
+        (workload.effort >= Effort::Predict && workload.vectors == 1).then(model).flatten()
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::protocol::{check_vectors, deserialize_vectors, is_one, one};
 use crate::scalar::Precision;
 use crate::target::{Basis, Target};
 
@@ -24,8 +25,17 @@ use crate::target::{Basis, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Expected number of products with this pattern, over all its values.
+    /// Expected number of products with this pattern, over all its values; each multiplies
+    /// `vectors` vectors.
     pub spmvs: u64,
+    /// Number of vectors of one product, at least 1. From 2 on, trained models and the timings of
+    /// single vectors do not apply.
+    #[serde(
+        default = "one",
+        skip_serializing_if = "is_one",
+        deserialize_with = "deserialize_vectors"
+    )]
+    pub vectors: usize,
     /// The basis of the vectors.
     pub basis: Basis,
     /// Changes of the values while the pattern stays.
@@ -43,6 +53,14 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Checks the number of vectors.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for 0, and for more than 1,024.
+    pub fn check(&self) -> Result<()> {
+        check_vectors(self.vectors)
+    }
+
     /// Returns the target of layouts of this precision on this device, with the basis and the
     /// memory limit of the workload; without one, the device's memory is the limit.
     pub fn target<'a>(&self, device: &'a Device, precision: Precision) -> Target<'a> {
@@ -56,11 +74,12 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products in the original basis, with fixed values and effort
+    /// 1,000 products of one vector in the original basis, with fixed values and effort
     /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
             spmvs: 1000,
+            vectors: 1,
             basis: Basis::Original,
             values: ValuesUse::Fixed,
             effort: Effort::default(),

@@ -20,6 +20,7 @@ const LIBRARY: &[&str] = &[
     "refusal",
     "par",
     "scalar",
+    "dense",
     "permutation",
     "csr",
     "assemble",

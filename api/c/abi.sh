@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prints the binary interface of an installed library: constants, functions, layouts of structures, and
 # exported symbols. abi.txt holds what released programs rely on. A line of it that changes or
-# disappears breaks them and needs a new major version; new lines are appended to it.
+# disappears breaks them and needs a new major version; new lines are appended to it, and structures
+# that begin with their size may grow.
 #
 # usage: api/c/abi.sh PREFIX
 set -euo pipefail

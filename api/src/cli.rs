@@ -216,6 +216,7 @@ const RECOMMEND_JSON: &str = "\
   refused            the candidates that do not suit: candidate, reason
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs
+  vectors            of each product; not there if it is 1
   fingerprint        of the pattern, 32 hexadecimal digits; null where --mode prepare chooses
                      without an analysis of the matrix
   explanation        a list of sentences";
@@ -266,7 +267,8 @@ export writes, and import reads, one JSON object a line:
 
 const MEASURE_JSON: &str = "\
 --json prints one record a line, first that of the matrix (kind is structure), then (kind is
-measurement) fingerprint, candidate, device, threads, precision, basis, protocol, and
+measurement) fingerprint, candidate, device, threads, precision, basis, protocol (with vectors, if a product has
+several), and
   driver, kernels    what it ran on, and the names and hashes of what ran
   taken_at           seconds since 1970
   state              what the device tells of itself: clock_mhz, memory_mhz, ecc, throttle, ...

@@ -30,6 +30,9 @@ pub struct Product {
     /// Precision of the values: f64 or f32
     #[arg(long, default_value_t = Precision::F64)]
     pub precision: Precision,
+    /// Vectors of each product: 1, or more for several right-hand sides at a time
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = vectors)]
+    pub vectors: usize,
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
@@ -37,6 +40,15 @@ pub struct Product {
     /// memory]
     #[arg(long, value_name = "BYTES", value_parser = count)]
     pub memory_limit: Option<u64>,
+}
+
+/// Parses a number of vectors.
+fn vectors(text: &str) -> std::result::Result<usize, String> {
+    let vectors = count(text)?;
+    let workload =
+        Workload { vectors: vectors.try_into().unwrap_or(usize::MAX), ..Workload::default() };
+    workload.check().map_err(|error| error.to_string())?;
+    Ok(workload.vectors)
 }
 
 /// Tells whether a name is of a GPU of this machine, as `cuda:0` is.
@@ -85,7 +97,8 @@ impl Product {
 
     /// Returns the workload that these options describe; everything else has its default.
     pub fn workload(&self) -> Workload {
-        Workload { basis: self.basis, memory_limit: self.memory_limit, ..Workload::default() }
+        let Product { basis, vectors, memory_limit, .. } = *self;
+        Workload { basis, vectors, memory_limit, ..Workload::default() }
     }
 }
 
@@ -124,7 +137,7 @@ pub struct Options {
 }
 
 /// Keys of an answer in JSON.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "choice",
     "baseline",
     "speedup",
@@ -136,6 +149,7 @@ const FIELDS: [&str; 13] = [
     "device",
     "precision",
     "spmvs",
+    "vectors",
     "fingerprint",
     "explanation",
 ];

@@ -35,11 +35,20 @@ pub fn formats() -> Value {
     formats.collect()
 }
 
+/// Returns the number of products in words, with the vectors of each if there are several.
+pub fn products(choice: &Choice) -> String {
+    let products = if choice.spmvs == 1 { "product" } else { "products" };
+    match choice.vectors {
+        1 => format!("{} {products}", choice.spmvs),
+        vectors => format!("{} {products} of {vectors} vectors", choice.spmvs),
+    }
+}
+
 /// Returns the decision in three lines: the candidate, the totals, and the source of the times.
 fn decision(choice: &Choice) -> [String; 3] {
-    let Choice { candidate, baseline, speedup, spmvs, .. } = choice;
+    let Choice { candidate, baseline, speedup, .. } = choice;
     let Some(chosen) = choice.ranked(candidate) else { return Default::default() };
-    let products = if *spmvs == 1 { "product" } else { "products" };
+    let products = products(choice);
     let of_one = time(chosen.spmv_s);
     let stays = *candidate == baseline.candidate;
     let first = match stays {
@@ -49,7 +58,7 @@ fn decision(choice: &Choice) -> [String; 3] {
             speedup.value, baseline.candidate, speedup.low, speedup.high
         ),
     };
-    let total = format!("{spmvs} {products} take {} in total", time(chosen.total_s));
+    let total = format!("{products} take {} in total", time(chosen.total_s));
     let setup = match baseline.setup_s {
         setup_s if setup_s > 0.0 => format!(", whose own set-up takes {}", time(setup_s)),
         _ => String::new(),
@@ -118,11 +127,10 @@ pub fn choice(choice: &Choice, top: usize, why: bool) -> String {
     let hidden = choice.ranking.len().saturating_sub(shown);
     let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
     let matrix = choice.fingerprint.map_or("not analysed".into(), |print| print.to_string());
-    let products = if choice.spmvs == 1 { "product" } else { "products" };
     text += &format!(
-        "\n{more}{} refused; matrix {matrix}, {} {products} in {} on {}\n",
+        "\n{more}{} refused; matrix {matrix}, {} in {} on {}\n",
         choice.refused.len(),
-        choice.spmvs,
+        products(choice),
         choice.precision,
         choice.device
     );

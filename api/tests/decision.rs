@@ -89,3 +89,32 @@ fn a_dry_run_measures_nothing() {
     assert_eq!((code, states.collect::<Vec<_>>()), (0, vec!["in use".into(); 4]));
     assert_eq!(ellect(&["models", "rollback"]).0, 1, "nothing was installed");
 }
+
+#[test]
+fn several_vectors_are_chosen_for_verified_and_timed() {
+    let ask = |more: &[&str]| ellect(&[&RECOMMEND[..], more].concat());
+    let (code, text) = ask(&["--vectors", "4", "--json"]);
+    assert_eq!(code, 0, "{text}");
+    let four: Value = serde_json::from_str(&text).expect("JSON");
+    let one: Value = serde_json::from_str(&ask(&["--json"]).1).expect("JSON");
+    assert_eq!((&four["vectors"], one.get("vectors")), (&4.into(), None));
+    assert!(four["model"].is_null() && four["ranking"][0]["source"] == "estimated", "{four}");
+    let (_, text) = ask(&["--vectors", "4", "--why"]);
+    assert!(text.contains("1000 products of 4 vectors take"), "{text}");
+    let (code, _) = ask(&["--vectors", "0"]);
+    assert_eq!(code, 2);
+
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/circuit.mtx");
+    let (code, text) = ellect(&["verify", file, "--vectors", "5"]);
+    assert!(code == 0 && text.contains(", 0 wrong"), "{text}");
+    let measure = ["measure", file, "--only", "csr", "--only", "ellr", "--vectors", "3", "--json"];
+    let (code, text) = ellect(&measure);
+    let timed: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert_eq!((code, timed.len()), (0, 3), "{text}");
+    for record in &timed[1..] {
+        assert_eq!(
+            (&record["outcome"], &record["protocol"]["vectors"]),
+            (&"timed".into(), &3.into())
+        );
+    }
+}

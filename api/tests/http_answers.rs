@@ -75,6 +75,26 @@ fn a_matrix_that_was_posted_is_asked_for_by_its_fingerprint() {
 }
 
 #[test]
+fn several_vectors_have_answers_of_their_own() {
+    let service = serve(&[]);
+    let matrix = sample("elasticity");
+    let (status, one) = service.recommend("?device=h200", "", &matrix);
+    assert_eq!((status, one.get("vectors")), (200, None));
+    let (status, four) = service.recommend("?device=h200&vectors=4", "", &matrix);
+    assert_eq!((status, &four["vectors"]), (200, &json!(4)));
+    assert_eq!(four["ranking"][0]["source"], "estimated");
+    let print = four["fingerprint"].as_str().expect("it was analysed");
+    let kept = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
+    assert_eq!(kept("&vectors=4"), (200, four));
+    assert_eq!(kept(""), (200, one));
+    assert_eq!(kept("&vectors=5").0, 404);
+    let (status, answer) = service.recommend("?vectors=0", "", &matrix);
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!("argument")));
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(stated.contains("it must be from 1 to 1024"), "{stated}");
+}
+
+#[test]
 fn features_stand_in_for_a_matrix() {
     let service = serve(&[]);
     let (_, posted) = service.recommend("?device=h200", "", &sample("elasticity"));

@@ -34,7 +34,7 @@ pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
 fn verdict(case: &Case<'_>) -> String {
     let Case { workload, entries, csr, .. } = case;
     let winner = &entries[0];
-    let products = products(workload.spmvs);
+    let products = products(workload);
     if winner.candidate.is_baseline() {
         return stay_in_csr(case);
     }
@@ -98,7 +98,7 @@ fn stay_in_csr(case: &Case<'_>) -> String {
             "Keep CSR ({}) for {}: {} takes {} a product against {}, but its conversion takes {} and \
              pays only from product {from}.",
             winner.candidate,
-            products(workload.spmvs),
+            products(workload),
             fastest.candidate,
             time(fastest.cost.spmv_s),
             time(cost.spmv_s),
@@ -205,7 +205,7 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
         return None;
     }
     let target = Target { basis: Basis::Permuted, ..**target };
-    let estimator = Estimator::new(analysis, &target);
+    let estimator = Estimator::new(analysis, &target).with_vectors(workload.vectors);
     // Beside measured times, others are too uncertain to promise a gain.
     let measured = entries[0].cost.source == Source::Measured;
     let total_s = |entry: &Entry| {
@@ -242,7 +242,8 @@ fn link(case: &Case<'_>) -> Option<String> {
     if device.link_gbps <= 0.0 || pattern.nnz() == 0 {
         return None;
     }
-    let link_s = balance::link_s(pattern.nrows(), pattern.ncols(), device.link_gbps, precision);
+    let link_s = case.workload.vectors as f64
+        * balance::link_s(pattern.nrows(), pattern.ncols(), device.link_gbps, precision);
     let share = link_s / case.entries[0].cost.spmv_s;
     (share >= 0.1).then(|| {
         format!(
@@ -292,6 +293,9 @@ fn sources(case: &Case<'_>) -> String {
         );
     }
     let missing = match workload.effort {
+        _ if workload.vectors > 1 => {
+            " Trained models and stored timings of single vectors do not apply to several."
+        }
         Effort::Predict => " No trained model of this device is loaded: `ellect tune` trains one.",
         _ => "",
     };
@@ -301,9 +305,13 @@ fn sources(case: &Case<'_>) -> String {
     )
 }
 
-fn products(count: u64) -> String {
-    match count {
-        1 => "1 product".to_string(),
-        count => format!("{count} products"),
+fn products(workload: &Workload) -> String {
+    let of_vectors = match workload.vectors {
+        1 => String::new(),
+        vectors => format!(" of {vectors} vectors"),
+    };
+    match workload.spmvs {
+        1 => format!("1 product{of_vectors}"),
+        count => format!("{count} products{of_vectors}"),
     }
 }

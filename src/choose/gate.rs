@@ -23,7 +23,7 @@ pub fn keep_baseline(
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
-    let mut entries = entries(size, target)?;
+    let mut entries = entries(size, target, workload.vectors)?;
     let (base, baseline) = {
         let entry = baseline_of(&entries)?;
         (entry.cost, Baseline::of(&entry.candidate, &entry.cost))
@@ -68,6 +68,7 @@ pub fn keep_baseline(
         device: target.device.name.clone(),
         precision: target.precision,
         spmvs: products,
+        vectors: workload.vectors,
         fingerprint: None,
         explanation,
     };
@@ -99,12 +100,21 @@ pub const SAMPLE_S: f64 = 35e-6;
 /// columns and nonzeros, equally long rows and adjacent columns; `None` for sizes that a baseline
 /// may refuse.
 pub fn baseline_spmv_s(size: [usize; 3], target: &Target<'_>) -> Option<f64> {
-    Some(entries(size, target)?.first()?.cost.spmv_s)
+    baseline_product_s(size, target, 1)
+}
+
+/// As [`baseline_spmv_s`], for products of `vectors` vectors.
+pub(crate) fn baseline_product_s(
+    size: [usize; 3],
+    target: &Target<'_>,
+    vectors: usize,
+) -> Option<f64> {
+    Some(entries(size, target, vectors)?.first()?.cost.spmv_s)
 }
 
 /// Returns the baselines, then the other candidates that need no analysis, with estimates from the
 /// size.
-pub(super) fn entries(size: [usize; 3], target: &Target<'_>) -> Option<Vec<Entry>> {
+pub(super) fn entries(size: [usize; 3], target: &Target<'_>, vectors: usize) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
     // cuSPARSE is used with 32-bit indices, and not for a matrix without entries.
     if nnz == 0 || size.iter().any(|&n| i32::try_from(n).is_err()) {
@@ -123,7 +133,7 @@ pub(super) fn entries(size: [usize; 3], target: &Target<'_>) -> Option<Vec<Entry
     };
     let longest = nnz.div_ceil(nrows.max(1));
     let matrix = MatrixTerms { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
-    let estimator = Estimator::of(matrix, target);
+    let estimator = Estimator::of(matrix, target).with_vectors(vectors);
     let entry = |candidate: Candidate| {
         let convert_bytes = if candidate.is_baseline() { 0 } else { bytes };
         let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });

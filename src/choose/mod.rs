@@ -17,12 +17,13 @@ use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal};
 use crate::model::ModelName;
+use crate::protocol::is_one;
 use crate::scalar::Precision;
 pub use crate::workload::{Effort, Trials, ValuesUse, Verify, Workload};
 pub(crate) use figures::nine_in_ten;
 pub use figures::{Baseline, Speedup};
 use figures::{if_any, in_digits, in_us};
-pub(crate) use gate::{baseline_spmv_s, keep_baseline};
+pub(crate) use gate::{baseline_product_s, baseline_spmv_s, keep_baseline};
 pub(crate) use policy::Thought;
 pub(crate) use quick::rank_quick;
 pub(crate) use rank::{NEAR_TIE, Ranking, choose};
@@ -140,6 +141,9 @@ pub struct Choice {
     pub precision: Precision,
     /// Number of products that the choice was made for.
     pub spmvs: u64,
+    /// Number of vectors of each product; not in JSON if it is 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub vectors: usize,
     /// Fingerprint of the pattern; `None` if the matrix was not analysed ([`keep_baseline`],
     /// [`rank_quick`]).
     pub fingerprint: Option<Fingerprint>,

@@ -26,7 +26,7 @@ pub fn rank_quick(
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
     // Baselines are always ranked, even if the quick model does not know them.
-    let mut all = entries(size, target)?;
+    let mut all = entries(size, target, workload.vectors)?;
     all.retain(|entry| entry.candidate.is_baseline());
     let bytes = all.first()?.cost.bytes;
     for &(candidate, cost) in predicted {
@@ -72,6 +72,7 @@ pub fn rank_quick(
         device: target.device.name.clone(),
         precision: target.precision,
         spmvs: workload.spmvs,
+        vectors: workload.vectors,
         fingerprint: None,
         explanation: vec![explanation],
     };

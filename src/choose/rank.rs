@@ -96,6 +96,7 @@ impl<'a> Ranking<'a> {
             device: self.target.device.name.clone(),
             precision: self.target.precision,
             spmvs: self.workload.spmvs,
+            vectors: self.workload.vectors,
             fingerprint: Some(self.analysis.fingerprint()),
             explanation,
             refused: self.refused,
@@ -133,7 +134,7 @@ fn enter(
     workload: &Workload,
     known: &[Known],
 ) -> (Vec<Entry>, Vec<Refused>) {
-    let estimator = Estimator::new(analysis, target);
+    let estimator = Estimator::new(analysis, target).with_vectors(workload.vectors);
     let mut entries = Vec::new();
     let mut refused = Vec::new();
     let changes = workload.values.updates() > 0;

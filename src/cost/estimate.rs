@@ -30,6 +30,10 @@ use crate::protocol::Protocol;
 /// dominates.
 const SHARPNESS: i32 = 3;
 
+/// Share of the kernel's time for entries and rows that each further vector of a block adds. It is an
+/// assumption: further vectors need no loads of the matrix, and registers hold 2 to 4 of them.
+const FURTHER_VECTOR: f64 = 0.25;
+
 /// Times of one product, wall by wall, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
@@ -57,6 +61,40 @@ pub struct Times {
 }
 
 impl Times {
+    /// Returns the walls of `count` such products.
+    fn repeated(self, count: f64) -> Self {
+        let Times { stream_s, gather_s, lookup_s, compute_s, wait_s, .. } = self;
+        let Times { row_s, overhead_s, missed, bytes, floor_s, .. } = self;
+        Times {
+            stream_s: count * stream_s,
+            gather_s: count * gather_s,
+            lookup_s: count * lookup_s,
+            compute_s: count * compute_s,
+            wait_s: count * wait_s,
+            row_s: count * row_s,
+            overhead_s: count * overhead_s,
+            missed: count * missed,
+            bytes: count * bytes,
+            floor_s: count * floor_s,
+        }
+    }
+
+    /// Returns the walls of these products and of others after them.
+    fn and(self, other: Times) -> Self {
+        Times {
+            stream_s: self.stream_s + other.stream_s,
+            gather_s: self.gather_s + other.gather_s,
+            lookup_s: self.lookup_s + other.lookup_s,
+            compute_s: self.compute_s + other.compute_s,
+            wait_s: self.wait_s + other.wait_s,
+            row_s: self.row_s + other.row_s,
+            overhead_s: self.overhead_s + other.overhead_s,
+            missed: self.missed + other.missed,
+            bytes: self.bytes + other.bytes,
+            floor_s: self.floor_s + other.floor_s,
+        }
+    }
+
     /// Returns the time of the product, in seconds.
     pub fn total_s(&self) -> f64 {
         let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.wait_s];
@@ -163,6 +201,8 @@ impl CostInputs {
 pub struct Estimator<'a> {
     target: Target<'a>,
     matrix: MatrixTerms,
+    /// Vectors of a product.
+    vectors: usize,
 }
 
 impl<'a> Estimator<'a> {
@@ -174,7 +214,12 @@ impl<'a> Estimator<'a> {
 
     /// Creates an estimator for a matrix whose figures are known.
     pub fn of(matrix: MatrixTerms, target: &Target<'a>) -> Self {
-        Estimator { target: *target, matrix }
+        Estimator { target: *target, matrix, vectors: 1 }
+    }
+
+    /// Sets the number of vectors of a product; 1 by default.
+    pub fn with_vectors(self, vectors: usize) -> Self {
+        Estimator { vectors, ..self }
     }
 
     /// Returns the figures of the matrix.
@@ -193,26 +238,59 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Estimates the walls of one product.
+    /// Estimates the walls of one product; with several vectors, the sums over blocks of vectors
+    /// for which the matrix is read once.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
-        self.times_at(kernel_figures(self.target.device, candidate), work)
+        let figures = kernel_figures(self.target.device, candidate);
+        let most = match self.target.device.kind {
+            Kind::Host => candidate.format.vectors_at_once,
+            Kind::Gpu => candidate.format.vectors_at_once_on_gpu,
+        };
+        let most = most.max(1);
+        let of_blocks = |block: usize, count: usize| {
+            self.times_of_block(figures, work, block).repeated(count as f64)
+        };
+        let (mut block, mut left) = (most, self.vectors);
+        let mut all: Option<Times> = None;
+        while left > 0 {
+            if block <= left {
+                let times = of_blocks(block, left / block);
+                left %= block;
+                all = Some(all.map_or(times, |all| all.and(times)));
+            }
+            block = (block / 2).max(1);
+        }
+        all.unwrap_or_else(|| self.times_at(figures, work))
     }
 
-    /// As [`Estimator::times`], with explicit kernel figures instead of those in the device's
-    /// profile.
+    /// As [`Estimator::times`] for one vector, with explicit kernel figures instead of those in the
+    /// device's profile.
     pub fn times_at(&self, figures: KernelFigures, work: &Work) -> Times {
+        self.times_of_block(figures, work, 1)
+    }
+
+    /// Estimates the walls of a product that reads the matrix once for `block` vectors, whose
+    /// elements lie side by side.
+    fn times_of_block(&self, figures: KernelFigures, work: &Work, block: usize) -> Times {
         let Target { device, precision, .. } = self.target;
-        let w = precision.bytes() as f64;
+        let vectors = block as f64;
+        // An element of x, with those of the other vectors beside it.
+        let w = precision.bytes() as f64 * vectors;
         let (x_bytes, y_bytes) = (self.matrix.ncols as f64 * w, self.matrix.nrows as f64 * w);
+        let requests = work.entries as f64 * (w / 32.0).max(1.0);
+        let sectors = |of_one: f64| (vectors * of_one).min(requests.max(of_one));
+        let x_sectors = sectors(work.x_sectors);
+        let longer = 1.0 + (vectors - 1.0) * FURTHER_VECTOR;
 
         // Sectors of x that the L1 cache no longer holds when they are requested again. Some of
         // them have left the last-level cache, too, and come from memory.
-        let window = work.x_window_bytes.map_or(x_bytes, |bytes| bytes as f64).min(x_bytes);
+        let window = work.x_window_bytes.map_or(x_bytes, |bytes| bytes as f64 * vectors);
+        let window = window.min(x_bytes);
         let fits_near = (device.near_bytes as f64 / window.max(1.0)).min(1.0);
         let missed = match (work.x_loaded, device.kind) {
-            (Some(loaded), _) => loaded,
-            (None, Kind::Gpu) => work.x_sectors * self.matrix.new_share,
-            (None, Kind::Host) => work.x_sectors * self.matrix.new_share * (1.0 - fits_near),
+            (Some(loaded), _) => sectors(loaded),
+            (None, Kind::Gpu) => x_sectors * self.matrix.new_share,
+            (None, Kind::Host) => x_sectors * self.matrix.new_share * (1.0 - fits_near),
         };
         let room = device.cache_bytes as f64;
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
@@ -226,7 +304,7 @@ impl<'a> Estimator<'a> {
             (Kind::Gpu, gbps) => (0.0, again / gbps / 1e9),
         };
         // A row that is written out of order writes a whole sector.
-        let scatter = work.scattered_rows as f64 * (32.0 - w);
+        let scatter = work.scattered_rows as f64 * (32.0 - w).max(0.0);
 
         let dense = work.stream_bytes as f64 + work.extra_bytes as f64 + x_bytes + y_bytes;
         let bytes = dense + again + scatter * lost;
@@ -236,16 +314,16 @@ impl<'a> Estimator<'a> {
         let gathered = 32.0 * missed * figures.gather.of(precision);
         let near_s = near / device.cache_gbps + gathered / device.gather_gbps;
         let host = device.kind == Kind::Host;
-        let kernel_s = self.kernel_s(figures, work);
+        let kernel_s = self.kernel_s(figures, work) * longer;
         Times {
             stream_s: bytes * (1.0 - cached) / device.read_gbps / share / 1e9,
             gather_s: near_s / 1e9 + far_s,
-            lookup_s: work.x_sectors * figures.lookup.of(precision) / device.lookup_gps / 1e9,
+            lookup_s: x_sectors * figures.lookup.of(precision) / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
             wait_s: work.waits as f64 * figures.wait_ns.of(precision)
                 / f64::from(device.processors)
                 / 1e9,
-            row_s: self.row_s(figures, work),
+            row_s: self.row_s(figures, work) * longer,
             overhead_s: self.launch_s(work)
                 + figures.fixed_us.of(precision) * 1e-6
                 + if host { 0.0 } else { kernel_s },

@@ -193,6 +193,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
             | ArgWord::Alpha
             | ArgWord::Beta
             | ArgWord::One
+            | ArgWord::Stride(_)
             | ArgWord::Values => 0,
         }
     }

@@ -312,6 +312,14 @@ impl<T: Scalar> GpuOperator<T> {
         Ok(scratch.insert(memory).address())
     }
 
+    /// Returns the kernel images of products with `count` vectors; see
+    /// [`CudaOperator::images`](super::CudaOperator::images).
+    pub fn images_for(&self, count: usize) -> impl Iterator<Item = &'static str> {
+        let several = self.several.kernels.iter().filter_map(OnceLock::get).flatten();
+        let several = several.map(PreparedLaunch::image).filter(move |_| count > 1);
+        self.images().chain(several)
+    }
+
     /// Loads the kernels for products with `count` vectors, allocates the memory that they need, and
     /// times how column-major vectors are multiplied best; waits.
     ///

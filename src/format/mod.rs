@@ -37,6 +37,7 @@ mod csr_variants;
 mod diagonals;
 #[path = "csr/long_rows.rs"]
 mod long_rows;
+mod many;
 #[path = "cached/part_slices.rs"]
 mod part_slices;
 #[path = "cached/partition.rs"]

@@ -116,6 +116,11 @@ impl StoredRows {
         }
     }
 
+    /// True if a part holds rows of y that belong to another part.
+    pub fn leave_parts(&self) -> bool {
+        !self.inverse.is_empty()
+    }
+
     /// Bounds of the parts, in stored rows.
     pub fn parts(&self) -> &[usize] {
         &self.parts

@@ -1,6 +1,7 @@
 //! Formats: the traits that a format implements, and its row in a table of formats.
 
 use std::any::Any;
+use std::convert::Infallible;
 
 use super::{
     GpuConverter, GpuLayout, Launch, OnDevice, Param, Params, Refusal, Role, Several, Stop, Target,
@@ -8,6 +9,7 @@ use super::{
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
+use crate::dense::{DenseMut, DenseRef, by_columns};
 use crate::scalar::{Precision, Scalar};
 
 /// A matrix held in a format's arrays, ready to multiply on the host.
@@ -37,6 +39,24 @@ pub trait Layout<T: Scalar>: Send + Sync {
     /// If `x` does not have `ncols` or `y` not `nrows` elements; [`crate::operator`] checks it
     /// first.
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]);
+
+    /// Computes Y = alpha A X + beta Y like [`Layout::apply`], for one vector in each column of X
+    /// and Y, in any order and with any leading dimensions.
+    ///
+    /// By default each column is one product, and row-major columns are copied in blocks. Formats
+    /// whose [`Storage::VECTORS_AT_ONCE`] is 8 read the matrix once for a block of 8, 4, 2 or 1
+    /// columns; they sum each column in the order in which entries are stored, so that its result
+    /// does not depend on the number of columns.
+    ///
+    /// # Panics
+    /// If `x` does not have `ncols` or `y` not `nrows` rows, or `x` fewer columns than `y`;
+    /// [`crate::operator`] checks it first.
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        let Ok(()) = by_columns(x, y, beta != T::ZERO, &mut |x, y| {
+            self.apply(alpha, x, beta, y);
+            Ok::<(), Infallible>(())
+        });
+    }
 
     /// Returns the number of bytes of all arrays that the layout holds, without vectors and scratch
     /// memory.
@@ -113,6 +133,10 @@ pub trait Storage {
     /// True if the default variant can be chosen without an analysis of the matrix, because its
     /// conversion takes about as long as one product.
     const IMMEDIATE: bool = false;
+    /// Number of vectors for which a product with several vectors reads the matrix once.
+    const VECTORS_AT_ONCE: usize = 1;
+    /// As [`Storage::VECTORS_AT_ONCE`], on a GPU.
+    const VECTORS_AT_ONCE_ON_GPU: usize = 1;
     /// Other formats whose kernels this one also launches on a GPU.
     const KERNELS_OF: &'static [&'static str] = &[];
 
@@ -217,6 +241,10 @@ pub struct Format {
     pub role: Role,
     /// True if the default variant can be chosen without an analysis: [`Storage::IMMEDIATE`].
     pub immediate: bool,
+    /// Number of vectors for which the matrix is read once: [`Storage::VECTORS_AT_ONCE`].
+    pub vectors_at_once: usize,
+    /// As `vectors_at_once`, on a GPU: [`Storage::VECTORS_AT_ONCE_ON_GPU`].
+    pub vectors_at_once_on_gpu: usize,
     /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
     pub kernels_of: &'static [&'static str],
     image: fn(&Params, usize, usize, usize) -> Option<&'static str>,
@@ -245,6 +273,8 @@ impl Format {
             host_version: S::HOST_VERSION,
             role: S::ROLE,
             immediate: S::IMMEDIATE,
+            vectors_at_once: S::VECTORS_AT_ONCE,
+            vectors_at_once_on_gpu: S::VECTORS_AT_ONCE_ON_GPU,
             kernels_of: S::KERNELS_OF,
             image: S::image,
             work: S::work,

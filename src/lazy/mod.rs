@@ -55,6 +55,7 @@ use std::time::Instant;
 use crate::choose::{Choice, Workload};
 use crate::csr::Csr;
 use crate::cuda::{DeviceCsr, DeviceSlice, DeviceSliceMut, Gpu};
+use crate::dense::{DenseMut, DenseRef};
 use crate::error::{Error, Result};
 use crate::format::{Basis, CSR};
 use crate::operator::PreparedOperator;
@@ -133,8 +134,8 @@ const ANALYSIS_S: f64 = 5e-9;
 impl<T: Scalar> LazyOperator<T> {
     /// Prepares the matrix in CSR, on the GPU that the tuner opened or else on the host.
     ///
-    /// The workload's number of products is ignored, and the basis is the original one, so that x
-    /// and y have the same order before and after the conversion.
+    /// The workload's numbers of products and vectors are ignored, and the basis is the original one,
+    /// so that x and y have the same order before and after the conversion.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver; [`Error::Io`] if no thread can be started.
@@ -148,7 +149,7 @@ impl<T: Scalar> LazyOperator<T> {
             let there = Arc::new(DeviceCsr::upload(gpu, &*csr)?);
             return Self::of_gpu(tuner, there, Some(csr), workload, conversion);
         }
-        let workload = Workload { basis: Basis::Original, ..workload };
+        let workload = Workload { basis: Basis::Original, vectors: 1, ..workload };
         let first_s = ANALYSIS_S * csr.nnz() as f64;
         let matrix = HostMatrix { tuner, csr, workload, plan: None };
         let operator = matrix.prepare(&CSR.parse()?)?;
@@ -159,8 +160,8 @@ impl<T: Scalar> LazyOperator<T> {
     /// Prepares a matrix on the GPU that the tuner opened, for products with vectors there. Only
     /// its row lengths are read: if the longest row is unknown, the GPU looks for it.
     ///
-    /// The workload's number of products is ignored, the basis is the original one, and the effort
-    /// is at most [`Effort::Predict`](crate::choose::Effort::Predict), because products would
+    /// The workload's numbers of products and vectors are ignored, the basis is the original one, and
+    /// the effort is at most [`Effort::Predict`](crate::choose::Effort::Predict), because products would
     /// disturb measurements.
     ///
     /// # Errors
@@ -182,7 +183,7 @@ impl<T: Scalar> LazyOperator<T> {
         workload: Workload,
         conversion: Conversion,
     ) -> Result<Self> {
-        let workload = Workload { basis: Basis::Original, ..workload };
+        let workload = Workload { basis: Basis::Original, vectors: 1, ..workload };
         let gpu = Arc::clone(tuner.backend().gpu()?);
         let matrix = GpuMatrix::new(tuner, csr, given, workload, conversion)?;
         let (operator, first) = (matrix.in_csr()?, matrix.first_question());
@@ -220,6 +221,27 @@ impl<T: Scalar> LazyOperator<T> {
         let start = Instant::now();
         self.operator.apply(alpha, x, beta, y)?;
         self.products += 1;
+        self.spent_s += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Computes Y = alpha A X + beta Y like [`PreparedOperator::apply_many`]; may switch to another
+    /// layout first. Counts as one product for each column.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::apply_many`], and errors of a decision or a conversion as
+    /// [`LazyOperator::apply`].
+    pub fn apply_many(
+        &mut self,
+        alpha: T,
+        x: DenseRef<'_, T>,
+        beta: T,
+        y: DenseMut<'_, T>,
+    ) -> Result<()> {
+        self.advance()?;
+        let (start, vectors) = (Instant::now(), y.ncols() as u64);
+        self.operator.apply_many(alpha, x, beta, y)?;
+        self.products += vectors;
         self.spent_s += start.elapsed().as_secs_f64();
         Ok(())
     }

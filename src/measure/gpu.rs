@@ -76,15 +76,15 @@ pub struct ResidentMatrix<T: Scalar> {
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
     references: Mutex<Vec<(ReferenceKey, Arc<[RowReference]>)>>,
-    /// Vectors x by seed; they are never written.
-    inputs: Mutex<Vec<(u64, Arc<Vector<T>>)>>,
+    /// Vectors x by seed and number; they are never written.
+    inputs: Mutex<Vec<((u64, usize), Arc<Vector<T>>)>>,
 }
 
 /// Identifies a reference product: seed, and the bits of alpha and beta.
 type ReferenceKey = (u64, [u64; 2]);
 
-/// Maximum number of stored references: those of the first copy, and those of the last copy for
-/// most candidates.
+/// Maximum number of stored references for each vector of a product: those of the first copy, and those
+/// of the last copy for most candidates.
 const MOST_REFERENCES: usize = 4;
 
 impl<T: Scalar> ResidentMatrix<T> {
@@ -107,23 +107,31 @@ impl<T: Scalar> ResidentMatrix<T> {
         self.identity == csr.identity()
     }
 
-    /// Returns the vector x of a seed.
-    fn input(&self, gpu: &Gpu, csr: CsrRef<'_, T>, seed: u64) -> Result<Arc<Vector<T>>> {
+    /// Returns the vectors x of a seed, one after the other.
+    fn input(
+        &self,
+        gpu: &Gpu,
+        csr: CsrRef<'_, T>,
+        seed: u64,
+        vectors: usize,
+    ) -> Result<Arc<Vector<T>>> {
         let kept = || self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, x)) = kept().iter().find(|(known, _)| *known == seed) {
+        let asked = (seed, vectors);
+        if let Some((_, x)) = kept().iter().find(|(known, _)| *known == asked) {
             return Ok(x.clone());
         }
         // No lock is held here, because all threads fill the vector.
-        let x = Arc::new(gpu.vector(&check::vector::<T>(csr.ncols(), seed))?);
-        kept().push((seed, x.clone()));
+        let x = Arc::new(gpu.vector(&columns::<T>(csr.ncols(), seed, vectors, &None))?);
+        kept().push((asked, x.clone()));
         Ok(x)
     }
 
-    /// Returns the reference result of a product with vectors of this seed.
+    /// Returns the reference result of a product with vectors of this seed, of which a product has
+    /// `vectors` in all.
     fn reference(
         &self,
         csr: CsrRef<'_, T>,
-        seed: u64,
+        (seed, vectors): (u64, usize),
         (alpha, beta): (T, T),
     ) -> Arc<[RowReference]> {
         let asked = (seed, [alpha, beta].map(|factor| factor.to_f64().to_bits()));
@@ -134,16 +142,35 @@ impl<T: Scalar> ResidentMatrix<T> {
         let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
         let reference: Arc<[RowReference]> = check::reference(csr, alpha, &x, beta, &old).into();
         let mut kept = kept();
-        if kept.len() < MOST_REFERENCES {
+        if kept.len() < MOST_REFERENCES * vectors {
             kept.push((asked, reference.clone()));
         }
         reference
     }
 }
 
-/// A copy of the layout on the GPU with its own vectors, in the operator's basis.
+/// Returns the seed of a vector of a product.
+fn seed_of(seed: u64, vector: usize) -> u64 {
+    seed ^ (vector as u64) << 32
+}
+
+/// Returns `vectors` vectors of `len` elements one after the other, each in this order.
+fn columns<T: Scalar>(len: usize, seed: u64, vectors: usize, order: &Option<&[u32]>) -> Vec<T> {
+    let column = |vector| {
+        let own: Vec<T> = check::vector(len, seed_of(seed, vector));
+        order.map_or_else(|| own.clone(), |order| permute(&own, order))
+    };
+    match (vectors, order) {
+        (1, None) => check::vector(len, seed),
+        _ => (0..vectors).flat_map(column).collect(),
+    }
+}
+
+/// A copy of the layout on the GPU with its own vectors, in the operator's basis; several vectors
+/// follow each other.
 struct GpuCopy<T: Scalar> {
     operator: PreparedOperator<T>,
+    vectors: usize,
     x: Arc<Vector<T>>,
     y: Vector<T>,
 }
@@ -155,8 +182,33 @@ impl<T: Scalar> GpuCopy<T> {
         // caller keeps until the stream is synchronised.
         #[allow(unsafe_code, reason = "queues kernels on this copy's own vectors")]
         unsafe {
-            placed.operator().apply_raw(alpha, self.x.address(), beta, self.y.address(), stream)
+            let (x, y) = (self.x.address(), self.y.address());
+            match self.vectors {
+                1 => placed.operator().apply_raw(alpha, x, beta, y, stream),
+                vectors => placed.apply_many_raw(vectors, alpha, x, beta, y, stream),
+            }
         }
+    }
+
+    /// Compares y with the references of a product with these factors and vectors of this seed.
+    fn compare(
+        &self,
+        resident: &ResidentMatrix<T>,
+        csr: CsrRef<'_, T>,
+        seed: u64,
+        factors: (T, T),
+    ) -> Result<()> {
+        let mut all = vec![T::ZERO; self.y.len()];
+        self.y.read(&mut all)?;
+        let order = self.operator.permutation();
+        let name = self.operator.candidate().to_string();
+        for (vector, got) in all.chunks(csr.nrows().max(1)).enumerate() {
+            let of = (seed_of(seed, vector), self.vectors);
+            let reference = resident.reference(csr, of, factors);
+            let back = order.map(|order| permute_back(got, order));
+            check::compare(&name, &reference, back.as_deref().unwrap_or(got))?;
+        }
+        Ok(())
     }
 }
 
@@ -187,20 +239,30 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
     /// Gives an operator its own vectors, filled from `seed`.
     fn copy(&self, operator: PreparedOperator<T>, seed: u64) -> Result<GpuCopy<T>> {
         let TimedCandidate { gpu, resident, csr, protocol, .. } = *self;
-        let permuted = |len: usize, seed: u64, order: &[u32]| {
-            gpu.vector(&permute(&check::vector::<T>(len, seed), order))
-        };
-        let x = match operator.permutation() {
-            None => resident.input(gpu, csr, seed)?,
-            Some(order) => Arc::new(permuted(csr.ncols(), seed, order)?),
+        let vectors = protocol.vectors;
+        if vectors > 1
+            && let Some(placed) = operator.on_device()
+        {
+            placed.ready_many(vectors)?;
+        }
+        let order = operator.permutation();
+        let x = match order {
+            None => resident.input(gpu, csr, seed, vectors)?,
+            Some(_) => Arc::new(gpu.vector(&columns::<T>(csr.ncols(), seed, vectors, &order))?),
         };
         // Products write the y of every copy but the first before they read it.
-        let y = match operator.permutation() {
-            _ if seed != protocol.seed => gpu.zeros(csr.nrows())?,
-            None => gpu.vector(&check::vector::<T>(csr.nrows(), !seed))?,
-            Some(order) => permuted(csr.nrows(), !seed, order)?,
+        let y = match seed == protocol.seed {
+            false => gpu.zeros(csr.nrows() * vectors)?,
+            true => {
+                let old: Vec<T> = (0..vectors)
+                    .flat_map(|vector| {
+                        columns(csr.nrows(), !seed_of(seed, vector), 1, &order)
+                    })
+                    .collect();
+                gpu.vector(&old)?
+            }
         };
-        Ok(GpuCopy { operator, x, y })
+        Ok(GpuCopy { operator, vectors, x, y })
     }
 
     /// Converts one copy, checks its product, and converts the other copies.
@@ -218,8 +280,12 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         let mut copies = vec![self.copy(first, protocol.seed)?];
         let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
         copies[0].queue(gpu.stream().as_inner(), alpha, beta)?;
-        compare(&copies[0], &resident.reference(csr, protocol.seed, (alpha, beta)))?;
-        let wanted = protocol.copies(copies[0].operator.bytes(), target.device);
+        copies[0].compare(resident, csr, protocol.seed, (alpha, beta))?;
+        let of_vectors = match protocol.vectors {
+            1 => 0,
+            vectors => ((csr.nrows() + csr.ncols()) * vectors * size_of::<T>()) as u64,
+        };
+        let wanted = protocol.copies(copies[0].operator.bytes() + of_vectors, target.device);
         while copies.len() < wanted && spent_s < protocol.max_convert_s {
             let seed = protocol.seed + copies.len() as u64;
             let start = Instant::now();
@@ -289,10 +355,9 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         let update_s = update(&resident.values, &mut copies[0].operator)?;
         let TimedProducts { spmv, products_per_sample, state } = self.time_products(&copies)?;
         let last = copies.len() - 1;
-        let reference = resident.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
-        compare(&copies[last], &reference)?;
+        copies[last].compare(resident, csr, protocol.seed + last as u64, (T::ONE, T::ZERO))?;
         let placed = copies[0].operator.on_device();
-        let kernels = gpu_kernels(placed.into_iter().flat_map(GpuOperator::images));
+        let kernels = gpu_kernels(placed.into_iter().flat_map(|a| a.images_for(protocol.vectors)));
         let timing = Timing {
             reruns: Vec::new(),
             spmv,
@@ -327,14 +392,6 @@ fn update<T: Scalar>(values: &Vector<T>, operator: &mut PreparedOperator<T>) -> 
         update_s = start.elapsed().as_secs_f64();
     }
     Ok(update_s)
-}
-
-/// Compares the y of a copy with the reference.
-fn compare<T: Scalar>(copy: &GpuCopy<T>, reference: &[RowReference]) -> Result<()> {
-    let mut y = vec![T::ZERO; reference.len()];
-    copy.y.read(&mut y)?;
-    let y = copy.operator.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
-    check::compare(&copy.operator.candidate().to_string(), reference, &y)
 }
 
 /// Returns the code behind the images that a GPU launched; `cusparse` stands for the library.

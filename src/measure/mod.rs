@@ -9,6 +9,7 @@
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 pub(crate) mod gpu;
+mod host;
 mod noise;
 mod probe;
 pub mod provenance;
@@ -18,18 +19,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::Analysis;
-use crate::check;
 use crate::cost::{Cost, CostInputs, Source};
-use crate::csr::CsrRef;
 pub use crate::device::State;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Target};
-use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::format::Basis;
 pub use crate::protocol::Protocol;
-use crate::scalar::{Precision, Scalar};
+use crate::scalar::Precision;
 pub use backend::{Backend, gpus, names};
+pub use host::on_host;
 pub use probe::{memory_bytes, probe};
 pub use provenance::Provenance;
 pub use worker::Worker;
@@ -258,6 +256,11 @@ impl Measurement {
         }
     }
 
+    /// Tells whether the products had one vector, for which models are trained.
+    pub fn is_of_one_vector(&self) -> bool {
+        self.protocol.vectors == 1
+    }
+
     /// Returns the cost, if the candidate was timed.
     pub fn cost(&self) -> Option<Cost> {
         match &self.outcome {
@@ -267,32 +270,6 @@ impl Measurement {
             | Outcome::Failed { .. }
             | Outcome::Cut { .. } => None,
         }
-    }
-}
-
-/// Checks and times one candidate on this host, over rayon's current threads.
-///
-/// A refusal and a wrong product are outcomes, not errors.
-pub fn on_host<'a, T: Scalar>(
-    csr: impl Into<CsrRef<'a, T>>,
-    candidate: &Candidate,
-    target: &Target<'_>,
-    protocol: &Protocol,
-) -> Measurement {
-    let csr = csr.into();
-    let outcome = Outcome::of(time(csr, candidate, target, protocol));
-    let candidate = candidate.to_string();
-    Measurement {
-        fingerprint: Fingerprint::of(csr.pattern()),
-        provenance: Provenance::host(&candidate),
-        candidate,
-        device: target.device.name.clone(),
-        threads: rayon::current_num_threads() as u32,
-        precision: T::PRECISION,
-        basis: target.basis,
-        protocol: *protocol,
-        inputs: None,
-        outcome,
     }
 }
 
@@ -324,95 +301,12 @@ fn take_samples(protocol: &Protocol, mut sample_s: impl FnMut() -> Result<f64>) 
     }
 }
 
-/// A copy of the layout with its own vectors, in the operator's basis.
-struct HostCopy<T: Scalar> {
-    operator: PreparedOperator<T>,
-    x: Vec<T>,
-    y: Vec<T>,
-}
-
-fn time<T: Scalar>(
-    csr: CsrRef<'_, T>,
-    candidate: &Candidate,
-    target: &Target<'_>,
-    protocol: &Protocol,
-) -> Result<Timing> {
-    let mut convert_s = Vec::new();
-    let mut copies = vec![copy(csr, candidate, target, protocol.seed, &mut convert_s)?];
-    let first = &mut copies[0];
-    first.operator.verify(csr, protocol.seed)?;
-    let start = Instant::now();
-    first.operator.update_values(csr.values())?;
-    let update_s = start.elapsed().as_secs_f64();
-    let bytes = first.operator.bytes();
-
-    let wanted = protocol.copies(bytes, target.device);
-    while copies.len() < wanted && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
-        let seed = protocol.seed + copies.len() as u64;
-        copies.push(copy(csr, candidate, target, seed, &mut convert_s)?);
-    }
-
-    let turns = copies.len();
-    let mut turn = 0;
-    let mut products = |count: u64| -> Result<f64> {
-        let start = Instant::now();
-        for _ in 0..count {
-            let HostCopy { operator, x, y } = &mut copies[turn];
-            operator.apply(T::ONE, x, T::ZERO, y)?;
-            turn = (turn + 1) % turns;
-        }
-        Ok(start.elapsed().as_secs_f64())
-    };
-    products(u64::from(protocol.warmup) * turns as u64)?;
-    let mut count = 1;
-    while products(count)? < protocol.min_sample_s {
-        count *= 2;
-    }
-    let spmv = take_samples(protocol, || Ok(products(count)? / count as f64))?;
-    check_last(csr, &copies[(turn + turns - 1) % turns])?;
-    Ok(Timing {
-        reruns: Vec::new(),
-        spmv,
-        products_per_sample: count,
-        convert: Samples::new(convert_s),
-        update_s,
-        bytes,
-        copies: turns as u32,
-    })
-}
-
-/// Converts a matrix without any cached analysis, and appends the time to `convert_s`.
-fn copy<T: Scalar>(
-    csr: CsrRef<'_, T>,
-    candidate: &Candidate,
-    target: &Target<'_>,
-    seed: u64,
-    convert_s: &mut Vec<f64>,
-) -> Result<HostCopy<T>> {
-    let start = Instant::now();
-    let analysis = Analysis::of(csr).with_partitioning();
-    let operator = PreparedOperator::with_analysis(csr, &analysis, candidate, target)?;
-    convert_s.push(start.elapsed().as_secs_f64());
-    let x: Vec<T> = check::vector(csr.ncols(), seed);
-    let x = operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order));
-    Ok(HostCopy { y: vec![T::ZERO; csr.nrows()], operator, x })
-}
-
-/// Compares the y of the last timed product with the reference.
-fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &HostCopy<T>) -> Result<()> {
-    let back = |vector: &[T]| match copy.operator.permutation() {
-        Some(order) => permute_back(vector, order),
-        None => vector.to_vec(),
-    };
-    let reference = check::reference(csr, T::ONE, &back(&copy.x), T::ZERO, &copy.y);
-    check::compare(&copy.operator.candidate().to_string(), &reference, &back(&copy.y))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::csr::Csr;
     use crate::device::Device;
+    use crate::format::Target;
 
     fn quick() -> Protocol {
         Protocol { min_sample_s: 1e-5, max_samples: 6, max_copies: 3, ..Protocol::default() }
@@ -431,6 +325,32 @@ mod tests {
         let precision = Precision::F64;
         let target = Target { device, precision, basis: Basis::Original, memory_limit };
         on_host(&tridiagonal(300), &"csr".parse().expect("a format"), &target, &quick())
+    }
+
+    #[test]
+    fn several_vectors_are_timed_and_kept_with_their_number() {
+        let device = crate::device::find("cpu").expect("shipped");
+        let (precision, basis, memory_limit) = (Precision::F64, Basis::Permuted, u64::MAX);
+        let target = Target { device: &device, precision, basis, memory_limit };
+        let protocol = Protocol { vectors: 3, ..quick() };
+        let csr = tridiagonal(3000);
+        for text in ["csr", "ellr", "hll:sort=512"] {
+            let measured = on_host(&csr, &text.parse().expect("a format"), &target, &protocol);
+            assert!(measured.cost().is_some(), "{measured:?}");
+            let line = serde_json::to_string(&measured).expect("plain data");
+            assert!(line.contains(r#""seed":1,"vectors":3}"#), "{line}");
+            assert_eq!(serde_json::from_str::<Measurement>(&line).expect("own text"), measured);
+            let none = line.replace(r#""vectors":3"#, r#""vectors":0"#);
+            let error = serde_json::from_str::<Measurement>(&none).expect_err("no vectors");
+            assert!(error.to_string().contains("it must be from 1 to 1024"), "{error}");
+        }
+        let line = serde_json::to_string(&measured(u64::MAX)).expect("plain data");
+        assert!(!line.contains("vectors"), "{line}");
+        let few = Device { memory_bytes: 1000, ..device.clone() };
+        let target = Target { device: &few, ..target };
+        let refused = on_host(&csr, &"csr".parse().expect("a format"), &target, &protocol);
+        let Outcome::Refused { reason } = &refused.outcome else { panic!("{refused:?}") };
+        assert!(reason.contains("3 vectors take 144000 bytes; 500 are allowed"), "{reason}");
     }
 
     #[test]

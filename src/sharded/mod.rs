@@ -45,6 +45,7 @@ use std::sync::Arc;
 
 use crate::choose::{Choice, Workload};
 use crate::csr::CsrRef;
+use crate::dense::{self, DenseMut, DenseRef};
 use crate::error::{Error, Result};
 use crate::format::{Basis, Candidate};
 use crate::operator::PreparedOperator;
@@ -151,7 +152,9 @@ impl Tuners {
         let groups = groups::groups(csr, &mut rows, &numbers, self.mode, &bandwidths);
         let columns = columns(&rows);
         let numbers = Columns::of(&columns);
-        let workload = Workload { basis: Basis::Original, ..*workload };
+        // Several vectors are multiplied one by one.
+        let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
+        let workload = Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload };
         let mut parts = Vec::with_capacity(self.len());
         for (part, (tuner, groups)) in self.tuners.iter().zip(groups).enumerate() {
             let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
@@ -296,6 +299,22 @@ impl<T: Scalar> ShardedOperator<T> {
         let (mut own_x, mut own_y) = (self.scatter_x(x)?, self.scatter_y(y)?);
         self.apply_sharded(alpha, &mut own_x, beta, &mut own_y)?;
         self.gather_y(&own_y, y)
+    }
+
+    /// Computes Y = alpha A X + beta Y for one vector in each column of X and Y, column by column as
+    /// [`ShardedOperator::apply`].
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::apply_many`].
+    pub fn apply_many(
+        &self,
+        alpha: T,
+        x: DenseRef<'_, T>,
+        beta: T,
+        y: DenseMut<'_, T>,
+    ) -> Result<()> {
+        dense::check([self.nrows(), self.ncols()], &x, &y)?;
+        dense::by_columns(x, y, beta != T::ZERO, &mut |x, y| self.apply(alpha, x, beta, y))
     }
 
     /// Computes y = alpha A x + beta y; with `beta = 0`, y is written and never read. Fills the

@@ -12,7 +12,7 @@ use crate::choose::policy::{
     CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
 };
 use crate::choose::{
-    self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_spmv_s,
+    self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_product_s,
     nine_in_ten,
 };
 use crate::cost::{Cost, Source};
@@ -73,12 +73,13 @@ impl Tuner {
         mode: Mode,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Decided> {
+        workload.check()?;
         self.check_device(workload.effort)?;
         let (device, size) = (self.backend.device(), subject.size());
         let target = workload.target(device, T::PRECISION);
-        let model = self.model(workload.effort, T::PRECISION);
+        let model = self.model(workload, T::PRECISION);
         let [nrows, _, nnz] = size.map(|n| n as u64);
-        let baseline_s = baseline_spmv_s(size, &target);
+        let baseline_s = baseline_product_s(size, &target, workload.vectors);
         let gates = model.map(|model| model.model().gates());
         let place = subject.place(device.kind);
         let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
@@ -200,14 +201,14 @@ impl Tuner {
         target: &Target<'_>,
         workload: &Workload,
     ) -> Result<Analysed> {
-        let model = self.model(workload.effort, target.precision);
+        let model = self.model(workload, target.precision);
         let predict = || model.map(|model| model.predict(analysis, target));
         let (prediction, _) = par::join(predict, || analysis.fingerprint());
         let confidence = prediction.as_ref().map(|p| p.confidence);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {
             Effort::Estimate => (Vec::new(), Vec::new()),
-            _ => self.remembered(analysis, target, workload.effort)?,
+            _ => self.remembered(analysis, target, workload)?,
         };
         let remembered = measured.iter().map(|one| one.known.candidate.clone()).collect();
         let mut state = CandidateState { remembered, ..CandidateState::default() };
@@ -229,7 +230,7 @@ impl Tuner {
         workload: &Workload,
         analysed: &Analysed,
     ) -> Choice {
-        let model = self.model(workload.effort, target.precision).map(Predictor::model);
+        let model = self.model(workload, target.precision).map(Predictor::model);
         // The first known cost of a candidate counts, so measurements precede predictions.
         let measured = analysed.measured.iter().map(|one| &one.known);
         let known: Vec<Known> = measured.chain(&analysed.predicted).cloned().collect();
@@ -271,7 +272,7 @@ impl Tuner {
         baseline_s: Option<f64>,
         few_values: impl Fn() -> Result<bool>,
     ) -> Result<Option<Choice>> {
-        let predictor = self.model(workload.effort, target.precision);
+        let predictor = self.model(workload, target.precision);
         let Some((predictor, baseline_s)) = predictor.zip(baseline_s) else { return Ok(None) };
         let model = predictor.model();
         let values = model.features_of(features);
@@ -321,7 +322,7 @@ impl Tuner {
     /// Tells whether a quick model decides about matrices on a GPU with few products. Otherwise
     /// every decision analyses the matrix.
     pub(crate) fn decides_quickly(&self, precision: Precision, workload: &Workload) -> bool {
-        let gates = self.model(workload.effort, precision).map(|model| model.model().gates());
+        let gates = self.model(workload, precision).map(|model| model.model().gates());
         let policy = Policy::new(Mode::Prepare, Place::Gpu, workload, [0; 2], Some(0.0), gates);
         policy.is_quick()
     }

@@ -33,7 +33,7 @@ impl Tuner {
     ///
     /// # Errors
     /// [`Error::Argument`] if the device has no quick model of this precision, which only GPUs have,
-    /// or the effort is not [`Effort::Predict`].
+    /// or the effort is not [`Effort::Predict`], or a product has several vectors.
     pub fn recommend_from(
         &self,
         features: Features,
@@ -45,6 +45,14 @@ impl Tuner {
             let stated = format!(
                 "effort is {}; a choice from features alone needs effort predict",
                 workload.effort
+            );
+            return Err(Error::argument(stated));
+        }
+        workload.check()?;
+        if workload.vectors > 1 {
+            let stated = format!(
+                "features alone choose for products of one vector, not of {}; give the matrix",
+                workload.vectors
             );
             return Err(Error::argument(stated));
         }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{Progress, Tuner};
 use crate::analysis::Analysis;
-use crate::choose::{Effort, Known, Workload};
+use crate::choose::{Known, Workload};
 use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Refusal, Target, candidates};
-use crate::measure::Outcome;
+use crate::measure::{Outcome, Protocol};
 use crate::scalar::Scalar;
 use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
 use crate::wisdom::{Answer, Stale, Wanted};
@@ -37,18 +37,23 @@ impl Measured {
 }
 
 impl Tuner {
+    /// Returns the protocol for products with the workload's vectors.
+    fn protocol_for(&self, workload: &Workload) -> Protocol {
+        Protocol { vectors: workload.vectors, ..self.protocol }
+    }
+
     /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
     /// stored measurements are out of date.
     pub(super) fn remembered(
         &self,
         analysis: &Analysis<'_>,
         target: &Target<'_>,
-        effort: Effort,
+        workload: &Workload,
     ) -> Result<(Vec<Measured>, Vec<Stale>)> {
         let (mut known, mut stale) = (Vec::new(), Vec::new());
-        let Some(wisdom) = self.stored.wisdom(effort) else { return Ok((known, stale)) };
-        let (print, version) = (analysis.fingerprint(), self.protocol.version);
-        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, version);
+        let Some(wisdom) = self.stored.wisdom(workload.effort) else { return Ok((known, stale)) };
+        let (print, protocol) = (analysis.fingerprint(), self.protocol_for(workload));
+        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, &protocol);
         for candidate in candidates(target.device.kind) {
             match remembered(&wisdom, &wanted, &candidate, analysis, target)? {
                 Answer::Known(measured) => known.push(Measured::of(candidate, measured.outcome)),
@@ -77,7 +82,7 @@ impl Tuner {
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
         let wisdom = self.stored.wisdom(workload.effort);
         let session = Session::new(&self.backend, csr, analysis, target)
-            .with_protocol(self.protocol)
+            .with_protocol(self.protocol_for(workload))
             .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
             .repeating_noisy()
             .keeping(wisdom.as_deref(), &self.source);

@@ -36,6 +36,8 @@ const ROUNDS: [usize; 2] = [4, 16];
 struct Contender<T: Scalar> {
     operator: PreparedOperator<T>,
     convert_s: f64,
+    /// Vectors of a product.
+    vectors: usize,
     y: Vec<T>,
     raw_s: Vec<f64>,
 }
@@ -45,7 +47,7 @@ impl<T: Scalar> Contender<T> {
     fn sample(&mut self, x: &[T], products: u32) -> Result<()> {
         let start = Instant::now();
         for _ in 0..products {
-            self.operator.apply(T::ONE, x, T::ZERO, &mut self.y)?;
+            self.operator.multiply((T::ONE, T::ZERO), self.vectors, x, &mut self.y)?;
         }
         self.raw_s.push(start.elapsed().as_secs_f64() / f64::from(products));
         Ok(())
@@ -75,15 +77,17 @@ impl Tuner {
             return Ok(None);
         }
         let csr = subject.csr()?;
-        if csr.nnz() == 0 {
+        let vectors = workload.vectors;
+        let elements = (csr.nrows() as u64 + csr.ncols() as u64) * vectors as u64;
+        if csr.nnz() == 0 || elements * size_of::<T>() as u64 > device.memory_bytes / 4 {
             return Ok(None);
         }
         let began = Instant::now();
         let target = workload.target(device, T::PRECISION);
-        let x: Vec<T> = check::vector(csr.ncols(), SEED);
+        let x: Vec<T> = check::vector(csr.ncols() * vectors, SEED);
         let unanalysed = Analysis::sampled(csr);
         let baseline: Candidate = CSR.parse()?;
-        let mut base = self.contender(subject, &unanalysed, &baseline, &target)?;
+        let mut base = self.contender(subject, &unanalysed, &baseline, &target, vectors)?;
         // The first product loads the matrix.
         for _ in 0..3 {
             base.sample(&x, 1)?;
@@ -112,7 +116,7 @@ impl Tuner {
             if left_s() <= 0.0 {
                 break;
             }
-            match self.contender(subject, &unanalysed, candidate, &target) {
+            match self.contender(subject, &unanalysed, candidate, &target, vectors) {
                 Ok(contender) => contenders.push(contender),
                 Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
@@ -135,12 +139,14 @@ impl Tuner {
         analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
+        vectors: usize,
     ) -> Result<Contender<T>> {
         let csr = subject.csr()?;
         let start = Instant::now();
         let operator = self.backend.prepare(csr, analysis, candidate, &candidate.target(target))?;
         let convert_s = start.elapsed().as_secs_f64();
-        Ok(Contender { operator, convert_s, y: vec![T::ZERO; csr.nrows()], raw_s: Vec::new() })
+        let y = vec![T::ZERO; csr.nrows() * vectors];
+        Ok(Contender { operator, convert_s, vectors, y, raw_s: Vec::new() })
     }
 
     /// Returns the candidates to try, most promising first.

@@ -5,8 +5,8 @@
 //! database, the folder `wisdom` in the data folder. Each layer holds two trees:
 //!
 //! - *structures*: fingerprint -> [`StructureRecord`];
-//! - *measurements*: (fingerprint, device, precision, basis, candidate, driver, kernels, protocol
-//!   version) -> [`Measurement`]. Each key holds one record: the latest measurement, or all joined
+//! - *measurements*: (fingerprint, device, precision, basis and number of vectors, candidate, driver,
+//!   kernels, protocol version) -> [`Measurement`]. Each key holds one record: the latest measurement, or all joined
 //!   runs.
 //!
 //! Keys contain names, never positions; records under the earlier names of formats are moved when
@@ -255,9 +255,9 @@ impl Wisdom {
     /// # Errors
     /// [`Error::Wisdom`] if the database is damaged.
     pub fn ask(&self, wanted: &Wanted<'_>, candidate: &Candidate) -> Result<Answer> {
-        let (precision, basis) = (wanted.precision.to_string(), wanted.basis.to_string());
-        let parts = [wanted.device, &precision, &basis, &candidate.to_string()];
-        let prefix = record::prefix(wanted.fingerprint, parts);
+        let products = (wanted.precision, wanted.basis, wanted.vectors);
+        let candidate = candidate.to_string();
+        let prefix = record::prefix(wanted.fingerprint, wanted.device, products, &candidate);
         let mut records = Vec::new();
         if let Some(own) = &self.own {
             own.scan(Tree::Measurements, &prefix, |_, value| {

@@ -8,8 +8,9 @@ use super::lines::MOST_BYTES;
 use crate::analysis::Analysis;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Work};
+use crate::format::{Basis, Candidate, Work};
 use crate::measure::{Measurement, Outcome, Provenance, Samples, TICK_S};
+use crate::scalar::Precision;
 
 /// Description of a measured matrix: size, features and origin of its pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -211,18 +212,34 @@ pub(super) fn key_of(m: &Measurement) -> String {
     let Provenance { driver, kernels, .. } = &m.provenance;
     let version = m.protocol.version.to_string();
     let rest = [driver.as_str(), kernels, &version];
-    let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
-    let parts = [m.device.as_str(), &precision, &basis, &m.candidate];
-    prefix(m.fingerprint, parts) + &rest.join(&SEPARATOR.to_string())
+    subject_of(m) + &rest.join(&SEPARATOR.to_string())
+}
+
+/// Returns the common prefix of the keys of all measurements of this measurement's candidate.
+pub(super) fn subject_of(m: &Measurement) -> String {
+    let products = (m.precision, m.basis, m.protocol.vectors);
+    prefix(m.fingerprint, &m.device, products, &m.candidate)
 }
 
 /// Returns the common prefix of the keys of all measurements of one candidate.
 ///
-/// `parts` are the device, the precision, the basis and the candidate as text.
-pub(super) fn prefix(fingerprint: Fingerprint, parts: [&str; 4]) -> String {
+/// `products` are the precision, the basis and the number of vectors of a product; one vector is not
+/// written.
+pub(super) fn prefix(
+    fingerprint: Fingerprint,
+    device: &str,
+    products: (Precision, Basis, usize),
+    candidate: &str,
+) -> String {
+    let (precision, basis, vectors) = products;
+    let precision = precision.to_string();
+    let basis = match vectors {
+        1 => basis.to_string(),
+        vectors => format!("{basis} vectors={vectors}"),
+    };
     let mut key = fingerprint.to_string();
     key.push(SEPARATOR);
-    for part in parts {
+    for part in [device, &precision, &basis, candidate] {
         key += part;
         key.push(SEPARATOR);
     }

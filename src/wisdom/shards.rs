@@ -292,10 +292,7 @@ impl Contents {
 fn identity(record: &Record) -> String {
     match record {
         Record::Structure(structure) => structure.fingerprint.to_string(),
-        Record::Measurement(m) => {
-            let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
-            record::prefix(m.fingerprint, [m.device.as_str(), &precision, &basis, &m.candidate])
-        }
+        Record::Measurement(m) => record::subject_of(m),
     }
 }
 

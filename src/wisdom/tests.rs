@@ -53,6 +53,7 @@ fn asked_of(wisdom: &Wisdom, candidate: &str) -> Answer {
         precision: Precision::F64,
         basis: Basis::Original,
         protocol: Protocol::default().version,
+        vectors: 1,
     };
     wisdom.ask(&wanted, &candidate.parse().expect("a format")).expect("a sound database")
 }

@@ -3,7 +3,7 @@
 use crate::fingerprint::Fingerprint;
 use crate::format::{Basis, Candidate};
 use crate::measure::provenance::{is_of_host, kernels_now};
-use crate::measure::{Backend, Measurement, Outcome};
+use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::scalar::Precision;
 
 /// Query for the measurements of one matrix.
@@ -22,6 +22,8 @@ pub struct Wanted<'a> {
     pub basis: Basis,
     /// Version of the measuring protocol.
     pub protocol: u32,
+    /// Number of vectors of a product; timings of other numbers do not answer.
+    pub vectors: usize,
 }
 
 /// Answer to a query about one candidate.
@@ -56,7 +58,8 @@ impl std::fmt::Display for Stale {
 impl Wanted<'_> {
     /// Returns the first difference that makes this measurement stale, if any.
     ///
-    /// The caller has matched the names (device, precision, basis and candidate).
+    /// The caller has matched the names (device, precision, basis and candidate) and the number of
+    /// vectors.
     pub fn differs(&self, measurement: &Measurement) -> Option<Stale> {
         let provenance = &measurement.provenance;
         let stale = |what, stored: &str, now: String| Stale { what, stored: stored.into(), now };
@@ -77,16 +80,23 @@ impl Wanted<'_> {
 impl<'a> Wanted<'a> {
     /// Builds a query for the measurements that `backend` would take now.
     ///
-    /// `protocol` is the version of the measuring protocol.
+    /// `protocol` gives the version of the measuring protocol and the number of vectors.
     pub fn of(
         backend: &'a Backend,
         fingerprint: Fingerprint,
         precision: Precision,
         basis: Basis,
-        protocol: u32,
+        protocol: &Protocol,
     ) -> Self {
-        let device = &backend.device().name;
-        Wanted { fingerprint, device, driver: backend.driver(), precision, basis, protocol }
+        Wanted {
+            fingerprint,
+            device: &backend.device().name,
+            driver: backend.driver(),
+            precision,
+            basis,
+            protocol: protocol.version,
+            vectors: protocol.vectors,
+        }
     }
 }
 

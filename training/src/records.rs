@@ -35,6 +35,8 @@ impl Records {
             Record::Structure(structure) => {
                 self.structures.insert(structure.fingerprint, structure);
             }
+            // Models are for products of one vector.
+            Record::Measurement(measurement) if !measurement.is_of_one_vector() => {}
             Record::Measurement(measurement) => self.measurements.push(*measurement),
         }
     }

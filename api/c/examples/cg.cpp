@@ -74,6 +74,18 @@ static int run(const char *path) {
         x[order[i]] = x_here[static_cast<std::size_t>(i)];
     }
 
+    // Two right-hand sides at once: the solution and its double.
+    vector both = x_here, products(2 * b.size());
+    for (const double value : x_here) {
+        both.push_back(2 * value);
+    }
+    a.apply_many(2, 1.0, both, 0.0, products);
+    for (std::size_t i = 0; i < b.size(); i++) {
+        if (std::abs(products[b.size() + i] - 2 * products[i]) > 1e-9) {
+            return 1;
+        }
+    }
+
     const double left = residual(csr, x, b);
     std::printf("%s: %d iterations, largest residual %.1e\n", a.info().candidate, iterations, left);
     return left < 1e-6 ? 0 : 1;

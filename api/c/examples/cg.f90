@@ -42,6 +42,7 @@ program cg
     call check(ellect_multiply(a, 1.0_c_double, exact, 0.0_c_double, b))
     call solve(iterations)
     call report('first values')
+    call check_many()
 
     values = 3 * values
     call check(ellect_update_values(a, c_loc(values), int(nnz, c_int64_t)))
@@ -73,6 +74,18 @@ contains
             p = r + dot_product(r, r) / rr * p
             rr = dot_product(r, r)
         end do
+    end subroutine
+
+    ! Multiplies the exact solution and its double at once.
+    subroutine check_many()
+        real(c_double) :: several(n, 2), products(n, 2)
+        several(:, 1) = exact
+        several(:, 2) = 2 * exact
+        call check(ellect_multiply(a, 1.0_c_double, several, 0.0_c_double, products))
+        if (any(abs(products(:, 1) - b) > 1e-9_c_double)) error stop 1
+        if (any(abs(products(:, 2) - 2 * b) > 1e-9_c_double)) error stop 1
+        if (ellect_multiply(a, 1.0_c_double, several(2:, :), 0.0_c_double, products) /= ELLECT_SHAPE) &
+            error stop 1
     end subroutine
 
     subroutine report(title)

@@ -20,6 +20,7 @@ module ellect
     integer(c_int32_t), parameter :: ELLECT_PREDICT = 0, ELLECT_ESTIMATE = 1, ELLECT_MEASURE = 2, &
         ELLECT_EXHAUSTIVE = 3
     integer(c_int32_t), parameter :: ELLECT_ORIGINAL = 0, ELLECT_PERMUTED = 1
+    integer(c_int32_t), parameter :: ELLECT_COLUMN_MAJOR = 0, ELLECT_ROW_MAJOR = 1
 
     ! Set struct_size of each descriptor to c_sizeof of it.
     type, bind(c) :: ellect_csr
@@ -38,6 +39,7 @@ module ellect
         real(c_double) :: budget_s = 0
         integer(c_int32_t) :: effort = ELLECT_PREDICT, basis = ELLECT_ORIGINAL, verify = 0, &
             no_trials = 0
+        integer(c_int64_t) :: vectors = 0
     end type
 
     type, bind(c) :: ellect_operator_info
@@ -135,6 +137,14 @@ module ellect
             real(c_double), value :: alpha, beta
             integer(c_int64_t), value :: x_len, y_len
         end function
+        integer(c_int32_t) function ellect_apply_many(op, vectors, alpha, x, x_leading, x_order, &
+                beta, y, y_leading, y_order) bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: op, x, y
+            integer(c_int64_t), value :: vectors, x_leading, y_leading
+            integer(c_int32_t), value :: x_order, y_order
+            real(c_double), value :: alpha, beta
+        end function
         integer(c_int32_t) function ellect_update_values(op, values, count) bind(c)
             import :: c_int32_t, c_int64_t, c_ptr
             type(c_ptr), value :: op, values
@@ -175,11 +185,12 @@ module ellect
         end subroutine
     end interface
 
-    ! Computes y = alpha A x + beta y for arrays of the operator's type; returns the status.
+    ! Computes y = alpha A x + beta y for arrays of the operator's type; returns the status. The
+    ! columns of matrices are vectors; other sizes than the operator's are ELLECT_SHAPE.
     interface ellect_multiply
-        module procedure multiply_f32, multiply_f64
+        module procedure multiply_f32, multiply_f64, multiply_many_f32, multiply_many_f64
     end interface
-    private :: multiply_f32, multiply_f64
+    private :: multiply_f32, multiply_f64, multiply_many_f32, multiply_many_f64, fits
 
 contains
 
@@ -199,6 +210,40 @@ contains
         real(c_double), intent(inout), target, contiguous :: y(:)
         status = ellect_apply(op, alpha, c_loc(x), size(x, kind=c_int64_t), beta, c_loc(y), &
             size(y, kind=c_int64_t))
+    end function
+
+    integer(c_int32_t) function multiply_many_f32(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_float), intent(in) :: alpha, beta
+        real(c_float), intent(in), target, contiguous :: x(:, :)
+        real(c_float), intent(inout), target, contiguous :: y(:, :)
+        status = fits(op, shape(x, c_int64_t), shape(y, c_int64_t))
+        if (status == ELLECT_OK) status = ellect_apply_many(op, size(x, 2, c_int64_t), &
+            real(alpha, c_double), c_loc(x), 0_c_int64_t, ELLECT_COLUMN_MAJOR, &
+            real(beta, c_double), c_loc(y), 0_c_int64_t, ELLECT_COLUMN_MAJOR)
+    end function
+
+    integer(c_int32_t) function multiply_many_f64(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_double), intent(in) :: alpha, beta
+        real(c_double), intent(in), target, contiguous :: x(:, :)
+        real(c_double), intent(inout), target, contiguous :: y(:, :)
+        status = fits(op, shape(x, c_int64_t), shape(y, c_int64_t))
+        if (status == ELLECT_OK) status = ellect_apply_many(op, size(x, 2, c_int64_t), alpha, &
+            c_loc(x), 0_c_int64_t, ELLECT_COLUMN_MAJOR, beta, c_loc(y), 0_c_int64_t, &
+            ELLECT_COLUMN_MAJOR)
+    end function
+
+    ! Checks that vectors in columns fit an operator.
+    integer(c_int32_t) function fits(op, of_x, of_y) result(status)
+        type(c_ptr), intent(in) :: op
+        integer(c_int64_t), intent(in) :: of_x(2), of_y(2)
+        type(ellect_operator_info) :: info
+        info%struct_size = c_sizeof(info)
+        status = ellect_operator_describe(op, info)
+        if (status /= ELLECT_OK) return
+        if (of_x(1) /= info%ncols .or. of_y(1) /= info%nrows .or. of_x(2) /= of_y(2)) &
+            status = ELLECT_SHAPE
     end function
 
     ! Copies a text of the library, of ellect_last_error_message() for instance.

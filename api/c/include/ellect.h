@@ -47,6 +47,12 @@
 // Values are `double`.
 #define ELLECT_F64 2
 
+// Vectors lie one after the other, as in Fortran.
+#define ELLECT_COLUMN_MAJOR 0
+
+// The elements of all vectors for one row lie one after the other.
+#define ELLECT_ROW_MAJOR 1
+
 // Use trained models and stored measurements; time nothing. The default.
 #define ELLECT_PREDICT 0
 
@@ -144,6 +150,8 @@ typedef struct ellect_workload {
     // 1 times no candidate that `effort` does not ask for; 0 lets `ELLECT_PREDICT` on a host time the
     // most promising ones, for at most 2 % of the time of all products.
     int32_t no_trials;
+    // Number of vectors of each product (`ellect_apply_many`); 0 is 1.
+    int64_t vectors;
 } ellect_workload;
 
 // Figures of an operator: set `struct_size` to `sizeof(ellect_operator_info)`; the library writes the
@@ -244,6 +252,31 @@ typedef struct ellect_tuner_options {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Computes Y = alpha A X + beta Y for `vectors` vectors in host memory, of the operator's value type:
+// the columns of X, which has the matrix's number of columns as rows, and of Y, which has its number
+// of rows.
+//
+// `x_order` and `y_order` are `ELLECT_COLUMN_MAJOR` or `ELLECT_ROW_MAJOR`. `x_leading` and
+// `y_leading` are the distances in elements between two vectors, or between two rows in row-major
+// order; 0 is no gap. Gaps are neither read nor written. X and Y do not overlap. With `beta` 0, Y is
+// written and never read. In an operator's permuted basis, each vector is permuted. On a host, several
+// formats read the matrix once for up to 8 vectors; on a GPU, the call copies vector after vector.
+//
+// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_SHAPE`; on a GPU also with
+// failures of the device.
+ellect_status ellect_apply_many(const struct ellect_operator *op,
+                                int64_t vectors,
+                                double alpha,
+                                const void *x,
+                                int64_t x_leading,
+                                int32_t x_order,
+                                double beta,
+                                void *y,
+                                int64_t y_leading,
+                                int32_t y_order);
 
 // Makes a matrix from the arrays that `csr` describes, and checks arrays in host memory: one pass
 // over the pattern. For arrays on a GPU that are copied, that GPU is current on this thread and a

@@ -176,6 +176,33 @@ public:
                            static_cast<double>(beta), std::data(y), length(y)));
     }
 
+    // Computes Y = alpha A X + beta Y for containers in host memory that hold several vectors without
+    // gaps, both in this order.
+    template <class X, class Y>
+    void apply_many(std::int64_t vectors, T alpha, const X &x, T beta, Y &&y,
+                    std::int32_t order = ELLECT_COLUMN_MAJOR) const {
+        static_assert(std::is_convertible_v<decltype(std::data(x)), const T *> &&
+                          std::is_convertible_v<decltype(std::data(y)), T *>,
+                      "the vectors have another type than the operator");
+        const ellect_operator_info sizes = info();
+        const auto holds = [vectors](std::int64_t length, std::int64_t rows) {
+            return vectors > 0 && length % vectors == 0 && length / vectors == rows;
+        };
+        if (vectors != 0 && !(holds(length(x), sizes.ncols) && holds(length(y), sizes.nrows))) {
+            throw std::invalid_argument("x needs the number of columns times vectors elements, y the "
+                                        "number of rows times vectors");
+        }
+        apply_many(vectors, alpha, std::data(x), 0, order, beta, std::data(y), 0, order);
+    }
+
+    // As ellect_apply_many, with leading dimensions and orders.
+    void apply_many(std::int64_t vectors, T alpha, const T *x, std::int64_t x_leading,
+                    std::int32_t x_order, T beta, T *y, std::int64_t y_leading,
+                    std::int32_t y_order) const {
+        check(ellect_apply_many(get(), vectors, static_cast<double>(alpha), x, x_leading, x_order,
+                                static_cast<double>(beta), y, y_leading, y_order));
+    }
+
     // Queues y = alpha A x + beta y for vectors on the operator's GPU.
     void apply_device(T alpha, const T *x, std::int64_t x_len, T beta, T *y, std::int64_t y_len,
                       void *stream) const {

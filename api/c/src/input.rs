@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 use ellect::Precision;
@@ -169,6 +170,8 @@ pub unsafe fn path(path: *const c_char, what: &str) -> Outcome<Option<PathBuf>> 
 pub unsafe trait Descriptor: Copy {
     /// Name in C.
     const NAME: &'static str;
+    /// Size in the first version, in bytes; later ones append fields.
+    const SMALLEST: usize = size_of::<Self>();
 }
 
 /// Reads a descriptor of a caller whose header may be older or newer than this library: fields that
@@ -183,22 +186,26 @@ pub unsafe fn descriptor<T: Descriptor>(at: *const T) -> Outcome<T> {
     }
     // SAFETY: every descriptor begins with its size.
     let size = unsafe { at.cast::<usize>().read() };
-    // No structure of this version is smaller; later versions only append fields.
-    if size < own || size > own + 4096 {
+    if size < T::SMALLEST || size > own + 4096 {
         return Err(Failure::argument(format!(
             "struct_size of {name} is {size}; set it to sizeof({name}), {own} in this version"
         )));
     }
+    let known = size.min(own);
     // SAFETY: the structure has `size` bytes, by this function's own contract.
-    let newer = unsafe { std::slice::from_raw_parts(at.cast::<u8>().add(own), size - own) };
+    let newer = unsafe { std::slice::from_raw_parts(at.cast::<u8>().add(known), size - known) };
     if newer.iter().any(|&byte| byte != 0) {
         return Err(Failure::argument(format!(
             "{name} sets fields of a newer header than this library, version {}; load a newer library",
             env!("CARGO_PKG_VERSION")
         )));
     }
-    // SAFETY: the structure has at least the bytes of `T`, which is valid for all bytes.
-    Ok(unsafe { at.read() })
+    let mut read = MaybeUninit::<T>::zeroed();
+    // SAFETY: the structure has at least `known` bytes, and `T` is valid for all bytes.
+    unsafe {
+        read.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(at.cast(), known);
+        Ok(read.assume_init())
+    }
 }
 
 /// Hands a text over to the caller, who frees it with `ellect_string_destroy`.

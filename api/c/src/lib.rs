@@ -3,13 +3,14 @@
 //!
 //! Every function checks its arguments and returns a status; no panic crosses to the caller. Modules,
 //! ground floor first: [`status`] (codes and the last error), [`input`] (arguments of C callers),
-//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`].
+//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`].
 
 mod arrays;
 mod csr;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 mod gpu;
 mod input;
+mod many;
 mod matrix;
 mod operator;
 mod status;

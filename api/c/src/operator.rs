@@ -32,7 +32,6 @@ macro_rules! each {
         }
     };
 }
-#[cfg(feature = "cuda")]
 pub(crate) use each;
 
 /// A matrix prepared for repeated products, made by `ellect_prepare`.
@@ -45,11 +44,11 @@ pub struct EllectOperator {
     candidate: CString,
     /// True if values must come in a matrix, because those of the caller have another order.
     repaired: bool,
-    on_gpu: Turn,
+    pub(crate) on_gpu: Turn,
 }
 
 impl EllectOperator {
-    fn read(&self) -> RwLockReadGuard<'_, Prepared> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Prepared> {
         self.prepared.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -76,11 +76,14 @@ pub struct EllectWorkload {
     /// 1 times no candidate that `effort` does not ask for; 0 lets `ELLECT_PREDICT` on a host time the
     /// most promising ones, for at most 2 % of the time of all products.
     pub no_trials: i32,
+    /// Number of vectors of each product (`ellect_apply_many`); 0 is 1.
+    pub vectors: i64,
 }
 
 // SAFETY: `repr(C)`, begins with its size; numbers are valid for all bytes.
 unsafe impl Descriptor for EllectWorkload {
     const NAME: &'static str = "ellect_workload";
+    const SMALLEST: usize = 56;
 }
 
 impl EllectWorkload {
@@ -115,8 +118,9 @@ impl EllectWorkload {
         }
         let memory_limit = count(self.memory_limit, "memory_limit")? as u64;
         let no_trials = is_second("no_trials", self.no_trials, [(0, "no"), (1, "yes")])?;
-        Ok(Workload {
+        let workload = Workload {
             spmvs,
+            vectors: count(self.vectors, "vectors")?.max(1),
             basis: if permuted { Basis::Permuted } else { Basis::Original },
             values,
             effort,
@@ -124,7 +128,9 @@ impl EllectWorkload {
             verify: if verify { Verify::OnPrepare } else { Verify::No },
             trials: if no_trials { Trials::Never } else { Trials::WhenTheyPay },
             budget_s: (self.budget_s > 0.0).then_some(self.budget_s),
-        })
+        };
+        workload.check()?;
+        Ok(workload)
     }
 }
 

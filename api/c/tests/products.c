@@ -48,6 +48,47 @@ static void every_type_multiplies(void) {
     }
 }
 
+/* Three vectors in both orders, with and without gaps, which no product may change. */
+static void several_vectors_multiply(void) {
+    enum { VECTORS = 3, MOST = 32 };
+    ellect_operator *op = prepared(example());
+    for (int way = 0; way < 8; way++) {
+        const int32_t x_order = way & 1 ? ELLECT_ROW_MAJOR : ELLECT_COLUMN_MAJOR;
+        const int32_t y_order = way & 2 ? ELLECT_ROW_MAJOR : ELLECT_COLUMN_MAJOR;
+        const int gap = way & 4 ? 2 : 0;
+        const int x_leading = (x_order ? VECTORS : 4) + gap, y_leading = (y_order ? VECTORS : 5) + gap;
+        double x[MOST] = {0}, y[MOST];
+        for (int i = 0; i < MOST; i++) {
+            y[i] = 77;
+        }
+        for (int v = 0; v < VECTORS; v++) {
+            for (int i = 0; i < 4; i++) {
+                x[x_order ? i * x_leading + v : v * x_leading + i] = (v + 1) * X[i];
+            }
+        }
+        for (int round = 0; round < 2; round++) {
+            /* First Y = A X, then Y = 2 A X - Y = A X. A leading dimension of 0 is no gap. */
+            OK(ellect_apply_many(op, VECTORS, 1.0 + round, x, gap ? x_leading : 0, x_order, -round, y,
+                                 gap ? y_leading : 0, y_order));
+            int checked = 0;
+            for (int v = 0; v < VECTORS; v++) {
+                for (int i = 0; i < 5; i++) {
+                    const int place = y_order ? i * y_leading + v : v * y_leading + i;
+                    CHECK(y[place] == (v + 1) * PRODUCT[i]);
+                    checked++;
+                    y[place] = round == 0 ? y[place] : 77;
+                }
+            }
+            CHECK(checked == VECTORS * 5);
+        }
+        for (int i = 0; i < MOST; i++) {
+            CHECK(y[i] == 77);
+        }
+    }
+    OK(ellect_apply_many(op, 0, 1.0, NULL, 0, ELLECT_COLUMN_MAJOR, 0.0, NULL, 0, ELLECT_ROW_MAJOR));
+    ellect_operator_destroy(op);
+}
+
 static void empty_matrices_multiply(void) {
     const int32_t offsets[] = {0, 0, 0};
     double y[2] = {7, 7};
@@ -143,6 +184,7 @@ static void files_multiply_in_both_bases(const char *path) {
         workload.spmvs = 1000000;
         workload.basis = basis;
         workload.verify = 1;
+        workload.vectors = 1 + 3 * basis;
         ellect_operator *op;
         OK(ellect_prepare(CPU, matrix, &workload, &op));
         const uint32_t *order;
@@ -200,6 +242,7 @@ static void threads_share_an_operator(void) {
 int main(int argc, char **argv) {
     OK(ellect_tuner_open("cpu", NULL, &CPU));
     every_type_multiplies();
+    several_vectors_multiply();
     empty_matrices_multiply();
     values_are_replaced();
     copies_are_repaired();

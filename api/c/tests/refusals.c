@@ -132,6 +132,23 @@ static void wrong_vectors_are_refused(void) {
     FAILS(ellect_apply(op, 1.0, (const char *)X + 4, 4, 0.0, y, 5), ELLECT_INVALID_ARGUMENT);
     FAILS(ellect_update_values(op, VALUES, -1), ELLECT_INVALID_ARGUMENT);
     OK(ellect_apply(op, 1.0, y + 5, 4, 0.0, y, 5));
+    const int32_t by_columns = ELLECT_COLUMN_MAJOR, by_rows = ELLECT_ROW_MAJOR;
+    const int64_t huge = INT64_MAX;
+    FAILS(ellect_apply_many(NULL, 1, 1.0, X, 0, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_NULL_POINTER);
+    FAILS(ellect_apply_many(op, 1, 1.0, NULL, 0, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_NULL_POINTER);
+    FAILS(ellect_apply_many(op, -1, 1.0, X, 0, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_INVALID_ARGUMENT);
+    FAILS(ellect_apply_many(op, 1, 1.0, X, 3, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_INVALID_ARGUMENT);
+    FAILS(ellect_apply_many(op, 1, 1.0, X, 0, by_columns, 0.0, y, -1, by_rows),
+          ELLECT_INVALID_ARGUMENT);
+    FAILS(ellect_apply_many(op, 1, 1.0, X, 0, 2, 0.0, y, 0, by_columns), ELLECT_INVALID_ARGUMENT);
+    FAILS(ellect_apply_many(op, huge, 1.0, X, 0, by_columns, 0.0, y, 0, by_columns), ELLECT_SHAPE);
+    FAILS(ellect_apply_many(op, 2, 1.0, X, huge, by_rows, 0.0, y, 0, by_columns), ELLECT_SHAPE);
+    FAILS(ellect_apply_many(op, 1, 1.0, y + 4, 0, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_INVALID_ARGUMENT);
     /* The operator is on the host, or the build knows no GPU. */
     const ellect_status no_gpu = CUDA ? ELLECT_INVALID_ARGUMENT : ELLECT_UNSUPPORTED;
     FAILS(ellect_apply_device(op, 1.0, X, 4, 0.0, y, 5, NULL), no_gpu);
@@ -144,7 +161,7 @@ static void wrong_workloads_are_refused(void) {
     ellect_matrix *matrix;
     ellect_operator *op;
     OK(ellect_matrix_create(&csr, &matrix));
-    for (int field = 0; field < 9; field++) {
+    for (int field = 0; field < 11; field++) {
         ellect_workload workload = {0};
         workload.struct_size = field == 0 ? 8 : sizeof workload;
         workload.spmvs = field == 1 ? -1 : 0;
@@ -155,9 +172,16 @@ static void wrong_workloads_are_refused(void) {
         workload.basis = field == 6 ? 2 : 0;
         workload.verify = field == 7 ? 2 : 0;
         workload.no_trials = field == 8 ? 2 : 0;
+        workload.vectors = field == 9 ? -1 : field == 10 ? 1 << 20 : 0;
         FAILS(ellect_prepare(CPU, matrix, &workload, &op), ELLECT_INVALID_ARGUMENT);
         CHECK(op == NULL);
     }
+    /* A program with the first version of the header. */
+    ellect_workload first = {0};
+    first.struct_size = offsetof(ellect_workload, vectors);
+    first.vectors = -1;
+    OK(ellect_prepare(CPU, matrix, &first, &op));
+    ellect_operator_destroy(op);
     ellect_matrix_destroy(matrix);
 }
 

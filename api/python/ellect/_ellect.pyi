@@ -20,6 +20,7 @@ CUDA: bool
 
 class _Use(TypedDict):
     spmvs: int
+    vectors: int
     updates: int
     effort: str
     basis: str
@@ -70,6 +71,7 @@ class Operator:
         alpha: float,
         beta: float,
         columns: int,
+        by_rows: tuple[bool, bool],
     ) -> None: ...
     def update(self, data: NDArray[Any]) -> None: ...
     def update_from(self, matrix: Matrix) -> None: ...

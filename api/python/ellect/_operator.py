@@ -204,28 +204,33 @@ class Operator(LinearOperator):
                 raise ShapeError(f"out has shape {out.shape}; it must be {shape}")
             if out.dtype != self.dtype:
                 raise KindError(f"out has type {out.dtype}; it must be {self.dtype}")
-        # Columns are multiplied one by one, so each must be contiguous.
-        x = x.T
-        flags = x.flags
-        if x.dtype != self.dtype or not (flags.c_contiguous and flags.aligned):
+        order = "F" if x.flags.f_contiguous else "C"
+        if x.dtype != self.dtype or not (x.flags.aligned and (x.flags.c_contiguous or order == "F")):
             if not np.can_cast(x.dtype, self.dtype, "same_kind"):
                 raise KindError(f"x has type {x.dtype}; it must be real: multiply its parts")
-            x = np.require(x, self.dtype, ["C", "A"])
-        columns = x.shape[0] if x.ndim == 2 else 1
+            x = np.require(x, self.dtype, [order, "A"])
         if out is None:
-            y = np.empty((columns, nrows) if x.ndim == 2 else nrows, self.dtype)
-            self._core.apply(x, y, alpha, beta, columns)
-            return y.T
-        y = out.T
-        if y.flags.c_contiguous and y.flags.aligned:
-            self._core.apply(x, y, alpha, beta, columns)
+            result = np.empty(shape, self.dtype, order)
+            self._core_apply(x, result, alpha, beta)
+            return result
+        if out.flags.aligned and (out.flags.c_contiguous or out.flags.f_contiguous):
+            self._core_apply(x, out, alpha, beta)
             return out
-        if not y.flags.writeable:
+        if not out.flags.writeable:
             raise ArgumentError("out is read-only; give an array that can be written")
-        copy = np.array(y, order="C")
-        self._core.apply(x, copy, alpha, beta, columns)
-        y[...] = copy
+        copy = np.array(out, order="F")
+        self._core_apply(x, copy, alpha, beta)
+        out[...] = copy
         return out
+
+    def _core_apply(
+        self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], alpha: float, beta: float
+    ) -> None:
+        """Multiply arrays that are contiguous by rows or by columns."""
+        columns = x.shape[1] if x.ndim == 2 else 1
+        x_rows, y_rows = not x.flags.f_contiguous, not y.flags.f_contiguous
+        x, y = (x if x_rows else x.T), (y if y_rows else y.T)
+        self._core.apply(x, y, alpha, beta, columns, (x_rows, y_rows))
 
     def matvec(self, x: VectorLike) -> Any:
         """Return A x for a vector of shape ``(n,)`` or ``(n, 1)``."""
@@ -234,7 +239,10 @@ class Operator(LinearOperator):
         return self.apply(x)
 
     def matmat(self, X: VectorLike) -> Any:
-        """Return A X for a matrix of vectors, multiplied column by column."""
+        """Return A X for a matrix of vectors; formats for a host read A once for up to 8 of them.
+
+        X may be contiguous by rows or by columns, without a copy; the result is so, too.
+        """
         if len(X.shape) != 2:
             raise ShapeError(f"X has shape {tuple(X.shape)}; matvec multiplies one vector")
         return self.apply(X)

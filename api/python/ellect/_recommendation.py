@@ -132,6 +132,11 @@ class Recommendation:
         return copied
 
     @property
+    def vectors(self) -> int:
+        """Number of vectors of each product."""
+        return int(self._answer.get("vectors", 1))
+
+    @property
     def best(self) -> Ranked:
         """The chosen candidate with its times."""
         return self.ranking[0]

@@ -30,6 +30,7 @@ def count(what: str, number: int) -> int:
 
 def _use(
     spmvs: int,
+    vectors: int,
     updates: int,
     effort: str,
     basis: str,
@@ -39,6 +40,7 @@ def _use(
 ) -> _Use:
     return {
         "spmvs": count("spmvs", spmvs),
+        "vectors": count("vectors", vectors),
         "updates": count("updates", updates),
         "effort": effort,
         "basis": basis,
@@ -100,6 +102,7 @@ class Tuner:
         *,
         shape: tuple[int, int] | None = None,
         spmvs: int = 1000,
+        vectors: int = 1,
         updates: int = 0,
         precision: str | None = None,
         effort: str = "predict",
@@ -108,7 +111,7 @@ class Tuner:
         budget_s: float | None = None,
     ) -> Recommendation:
         """Rank all storage formats for a matrix. See `ellect.recommend`."""
-        use = _use(spmvs, updates, effort, basis, memory_limit, budget_s)
+        use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s)
         matrix, _ = load(A, shape, precision, 2)
         return Recommendation.from_dict(json.loads(self._core.recommend(matrix, use)))
 
@@ -126,6 +129,7 @@ class Tuner:
         *,
         shape: tuple[int, int] | None = None,
         spmvs: int = 1000,
+        vectors: int = 1,
         updates: int = 0,
         precision: str | None = None,
         effort: str = "predict",
@@ -135,7 +139,7 @@ class Tuner:
         verify: bool = False,
     ) -> Operator:
         """Choose a format, convert the matrix and return the operator. See `ellect.prepare`."""
-        use = _use(spmvs, updates, effort, basis, memory_limit, budget_s, verify)
+        use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s, verify)
         if self._name.startswith("cuda:") and not isinstance(A, (str, os.PathLike)):
             csr = parts(A, shape)
             if is_on_gpu(csr.data):
@@ -169,6 +173,7 @@ def recommend(
     device: str = "cpu",
     shape: tuple[int, int] | None = None,
     spmvs: int = 1000,
+    vectors: int = 1,
     updates: int = 0,
     precision: str | None = None,
     effort: str = "predict",
@@ -190,6 +195,8 @@ def recommend(
         Numbers of rows and columns, for arrays.
     spmvs : int
         Expected number of products.
+    vectors : int
+        Number of vectors of each product: the columns of X in ``op @ X``.
     updates : int
         Expected number of changes of the values while the pattern stays.
     precision : {'f32', 'f64'}, optional
@@ -222,7 +229,7 @@ def recommend(
     >>> answer.device, answer.precision, answer.spmvs
     ('h200', 'f64', 10)
     """
-    use = _use(spmvs, updates, effort, basis, memory_limit, budget_s)
+    use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s)
     tuner = tuner_of(device)._core
     matrix, _ = load(A, shape, precision, 2)
     return Recommendation.from_dict(json.loads(tuner.recommend(matrix, use)))
@@ -251,6 +258,7 @@ def prepare(
     device: str | None = None,
     shape: tuple[int, int] | None = None,
     spmvs: int = 1000,
+    vectors: int = 1,
     updates: int = 0,
     precision: str | None = None,
     effort: str = "predict",
@@ -263,7 +271,7 @@ def prepare(
 
     Parameters
     ----------
-    A, shape, spmvs, updates, precision, effort, basis, memory_limit, budget_s
+    A, shape, spmvs, vectors, updates, precision, effort, basis, memory_limit, budget_s
         As for `recommend`. A matrix in the memory of a GPU is not copied if its format allows:
         do not change its arrays as long as the operator exists.
     device : str, optional
@@ -297,6 +305,7 @@ def prepare(
         A,
         shape=shape,
         spmvs=spmvs,
+        vectors=vectors,
         updates=updates,
         precision=precision,
         effort=effort,

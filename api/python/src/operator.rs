@@ -2,6 +2,7 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use ellect::dense::{DenseMut, DenseRef};
 use ellect::{Error, Precision, PreparedOperator, Result, Scalar};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -84,12 +85,13 @@ fn apart<'a, T: Scalar>(x: &'a [T], y: &[T], copy: &'a mut Vec<T>) -> &'a [T] {
     x
 }
 
-/// Multiplies `columns` vectors that follow each other.
+/// Multiplies `columns` vectors, which x and y hold row by row or one after another.
 fn multiply<T: Scalar + Element>(
     operator: &PreparedOperator<T>,
     (alpha, x): (f64, &PyBuffer<T>),
     (beta, y): (f64, &mut PyBuffer<T>),
     columns: usize,
+    by_rows: (bool, bool),
 ) -> Result<()> {
     let (x, mut copy, y) = (elements(x)?, Vec::new(), elements_mut(y)?);
     let x = apart(x, y, &mut copy);
@@ -102,10 +104,18 @@ fn multiply<T: Scalar + Element>(
             return Err(Error::Shape { what, got, needed });
         }
     }
-    (0..columns).try_for_each(|column| {
-        let x = &x[column * ncols..][..ncols];
-        operator.apply(alpha, x, beta, &mut y[column * nrows..][..nrows])
-    })
+    if columns == 1 {
+        return operator.apply(alpha, x, beta, y);
+    }
+    let x = match by_rows.0 {
+        true => DenseRef::rows(ncols, columns, x)?,
+        false => DenseRef::columns(ncols, columns, x)?,
+    };
+    let y = match by_rows.1 {
+        true => DenseMut::rows(nrows, columns, y)?,
+        false => DenseMut::columns(nrows, columns, y)?,
+    };
+    operator.apply_many(alpha, x, beta, y)
 }
 
 impl Operator {
@@ -180,7 +190,7 @@ impl Operator {
         py: Python<'_>,
         (alpha, x): (f64, &Bound<'_, PyAny>),
         (beta, out): (f64, &Bound<'_, PyAny>),
-        columns: usize,
+        (columns, by_rows): (usize, (bool, bool)),
         of: fn(&Prepared) -> Option<&PreparedOperator<T>>,
     ) -> PyResult<()> {
         let (x, mut y) = (PyBuffer::get(x)?, PyBuffer::get(out)?);
@@ -188,7 +198,8 @@ impl Operator {
             let prepared = self.read();
             let prepared = prepared.as_ref().ok_or_else(closed)?;
             self.settle(prepared)?;
-            multiply(of(prepared).ok_or_else(closed)?, (alpha, &x), (beta, &mut y), columns)
+            let operator = of(prepared).ok_or_else(closed)?;
+            multiply(operator, (alpha, &x), (beta, &mut y), columns, by_rows)
         })
     }
 }
@@ -196,7 +207,8 @@ impl Operator {
 #[pymethods]
 impl Operator {
     /// Computes out = alpha A x + beta out for contiguous arrays of the operator's precision that
-    /// hold `columns` vectors, one after another.
+    /// hold `columns` vectors: row by row if `by_rows` says so of x and of out, else one after
+    /// another.
     fn apply(
         &self,
         py: Python<'_>,
@@ -205,15 +217,16 @@ impl Operator {
         alpha: f64,
         beta: f64,
         columns: usize,
+        by_rows: (bool, bool),
     ) -> PyResult<()> {
-        let (x, out) = ((alpha, x), (beta, out));
+        let (x, out, vectors) = ((alpha, x), (beta, out), (columns, by_rows));
         if self.precision == Precision::F32.name() {
-            return self.apply_as::<f32>(py, x, out, columns, |prepared| match prepared {
+            return self.apply_as::<f32>(py, x, out, vectors, |prepared| match prepared {
                 Prepared::F32(operator) => Some(operator),
                 Prepared::F64(_) => None,
             });
         }
-        self.apply_as::<f64>(py, x, out, columns, |prepared| match prepared {
+        self.apply_as::<f64>(py, x, out, vectors, |prepared| match prepared {
             Prepared::F64(operator) => Some(operator),
             Prepared::F32(_) => None,
         })

@@ -22,6 +22,7 @@ pub struct Tuner(ellect::Tuner);
 #[pyo3(from_item_all)]
 pub struct Use {
     spmvs: u64,
+    vectors: usize,
     updates: u64,
     effort: String,
     basis: String,
@@ -34,6 +35,7 @@ impl Use {
     fn workload(self) -> Result<Workload> {
         Ok(Workload {
             spmvs: self.spmvs,
+            vectors: self.vectors,
             basis: self.basis.parse()?,
             values: match self.updates {
                 0 => ValuesUse::Fixed,

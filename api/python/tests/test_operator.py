@@ -126,6 +126,36 @@ def test_strided_and_odd_vectors(dtype):
     assert np.array_equal(op @ np.arange(25), A @ np.arange(25))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [0, 1, 2, 3, 5, 8, 17])
+def test_matrices_of_vectors_in_both_orders(dtype, columns):
+    A = random_matrix(25, 31, 0.3, dtype, 8)
+    op = ellect.prepare(A, vectors=max(columns, 1))
+    by_rows = vector(31 * columns, dtype, 9).reshape(31, columns)
+    wide = np.repeat(by_rows, 2, axis=1)[:, ::2]
+    expected = A @ by_rows
+    for X in (by_rows, np.asfortranarray(by_rows), wide, by_rows[::-1][::-1]):
+        assert np.array_equal(op @ X, expected)
+        assert np.array_equal(op.matmat(X), expected)
+        for order in "CF":
+            out = np.full((25, columns), 3, dtype, order)
+            assert op.apply(X, out=out, alpha=2.0, beta=-1.0) is out
+            assert np.array_equal(out, 2 * expected - 3)
+        gaps = np.full((50, 2 * columns), 3, dtype)
+        op.apply(X, out=gaps[::2, ::2])
+        assert np.array_equal(gaps[::2, ::2], expected)
+        assert (gaps[1::2] == 3).all() and (gaps[:, 1::2] == 3).all()
+    if columns > 1:
+        assert (op @ by_rows).flags.c_contiguous
+        assert (op @ np.asfortranarray(by_rows)).flags.f_contiguous
+    assert op.choice.vectors == max(columns, 1)
+
+
+def test_no_vectors_are_refused():
+    with pytest.raises(ellect.ArgumentError, match="it must be from 1 to 1024"):
+        ellect.prepare(random_matrix(4, 6, 0.5, np.float64, 7), vectors=0)
+
+
 def test_wrong_vectors_are_named():
     op = ellect.prepare(random_matrix(4, 6, 0.5, np.float64, 7))
     with pytest.raises(ValueError, match=r"x has shape \(5,\); it must be \(6,\)"):

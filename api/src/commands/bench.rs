@@ -164,6 +164,8 @@ fn recorded(path: &Path, run: usize) -> Result<Vec<Record>> {
             Line::Wisdom(wisdom::Record::Structure(analysis)) => {
                 matrices.insert(analysis.fingerprint, analysis);
             }
+            // The tables are about products of one vector.
+            Line::Wisdom(wisdom::Record::Measurement(m)) if !m.is_of_one_vector() => {}
             Line::Wisdom(wisdom::Record::Measurement(measurement)) => {
                 let matrix = matrices.get(&measurement.fingerprint).with_context(|| {
                     format!(

@@ -7,7 +7,7 @@ use clap::Args;
 use ellect::analysis::Analysis;
 use ellect::choose::Effort;
 use ellect::format::{BASELINES, Candidate, candidates};
-use ellect::measure::{Backend, Measurement, Outcome};
+use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::units::{bytes, time};
 use ellect::unstable::session::{Session, SessionEvent, Task, TimeLimits};
 use ellect::unstable::wisdom::{Record, StructureRecord};
@@ -82,7 +82,9 @@ impl Job<'_> {
         if self.options.json {
             self.tell(&Record::Structure(StructureRecord::of(&analysis, source, "")))?;
         }
+        let vectors = self.options.product.vectors;
         let session = Session::new(self.backend, csr, &analysis, target)
+            .with_protocol(Protocol { vectors, ..Protocol::default() })
             .with_limits(TimeLimits { each: self.options.limit, ..TimeLimits::default() })
             .repeating_noisy()
             .asking(self.wisdom.filter(|_| !self.options.again))

@@ -65,7 +65,7 @@ fn verify<T: Scalar>(csr: &Csr<T>, backend: &Backend, product: &Product) -> Resu
         let start = Instant::now();
         let outcome = backend
             .prepare(csr, &analysis, candidate, &candidate.target(&target))
-            .and_then(|operator| operator.verify(csr, SEED));
+            .and_then(|operator| operator.verify_many(csr, product.vectors, SEED));
         let time = units::time(start.elapsed().as_secs_f64());
         let (word, reason) = match outcome {
             Ok(()) => {

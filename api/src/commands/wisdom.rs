@@ -385,8 +385,8 @@ fn prune(wisdom: &Wisdom, backend: &Backend, matrix: Option<&str>, all: bool) ->
         of_matrix.insert(structure.fingerprint, structure);
     })?;
     let removed = wisdom.prune(|m| {
-        let version = Protocol::default().version;
-        let wanted = Wanted::of(backend, m.fingerprint, m.precision, m.basis, version);
+        let protocol = Protocol::default();
+        let wanted = Wanted::of(backend, m.fingerprint, m.precision, m.basis, &protocol);
         m.device == wanted.device
             && is_of(m, of_matrix.get(&m.fingerprint), matrix)
             && (all || wanted.differs(m).is_some())

@@ -13,6 +13,7 @@ use quick_cache::sync::Cache;
 
 use super::failure::Failure;
 use crate::options::Options;
+use crate::views::products;
 
 /// Number of answers that the cache is laid out for; its limit is in bytes.
 const EXPECTED: usize = 4096;
@@ -156,13 +157,13 @@ pub fn for_products(choice: &Choice, workload: &Workload, margin: f64) -> Choice
     choice.spmvs = workload.spmvs;
     if let Some(first) = choice.ranking.first() {
         choice.candidate = first.candidate.clone();
-        choice.explanation = vec![explained(first, workload.spmvs)];
+        choice.explanation = vec![explained(first, &products(&choice))];
         choice.rate();
     }
     choice
 }
 
-fn explained(first: &Ranked, spmvs: u64) -> String {
+fn explained(first: &Ranked, products: &str) -> String {
     let conversion = match (first.convert_s, first.break_even_spmvs) {
         (0.0, _) => "it needs no conversion".to_string(),
         (convert_s, Some(0)) => format!("converting takes {}", time(convert_s)),
@@ -172,7 +173,7 @@ fn explained(first: &Ranked, spmvs: u64) -> String {
         (convert_s, None) => format!("converting takes {}", time(convert_s)),
     };
     format!(
-        "Use {} for {spmvs} products: {} a product, {}; {conversion}. Ranked again from an earlier \
+        "Use {} for {products}: {} a product, {}; {conversion}. Ranked again from an earlier \
          answer for this matrix.",
         first.candidate,
         time(first.spmv_s),

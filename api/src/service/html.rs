@@ -9,6 +9,8 @@ use ellect::choose::Choice;
 use ellect::units::{bytes, time};
 use serde_json::Value;
 
+use crate::views::products;
+
 /// Style of all pages, for light and dark screens and for phones.
 const STYLE: &str = "\
 :root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:auto;\
@@ -77,9 +79,9 @@ pub fn choice(choice: &Choice, top: usize) -> Response {
     let matrix = choice.fingerprint.map_or("not analysed".into(), |print| print.to_string());
     let _ = write!(
         text,
-        "<p>{} candidates refused; matrix {matrix}, {} products in {} on {}</p>",
+        "<p>{} candidates refused; matrix {matrix}, {} in {} on {}</p>",
         choice.refused.len(),
-        choice.spmvs,
+        products(choice),
         choice.precision,
         shown(&choice.device)
     );

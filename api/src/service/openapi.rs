@@ -229,6 +229,8 @@ fn recommendation() -> Value {
             "device": text(),
             "precision": {"type": "string", "enum": ["f32", "f64"]},
             "spmvs": count(),
+            "vectors": {"type": "integer", "minimum": 2, "description": "vectors of a product; not \
+                         there if it is 1"},
             "fingerprint": or_null("string"),
             "explanation": list(&text()),
         },

@@ -145,7 +145,8 @@ impl Summaries {
 type Timings = BTreeMap<Fingerprint, BTreeMap<Where, Best>>;
 
 fn add(timings: &mut Timings, measured: &Measurement) {
-    let Some(cost) = measured.cost() else { return };
+    let of_one = Some(measured).filter(|measured| measured.is_of_one_vector());
+    let Some(cost) = of_one.and_then(Measurement::cost) else { return };
     let own = Where {
         device: measured.device.clone(),
         precision: measured.precision,

@@ -210,7 +210,7 @@ fn has(wisdom: &Wisdom, is_wanted: impl Fn(&Measurement) -> bool) -> ellect::Res
     let found = || Error::argument("found");
     let mut is_found = false;
     let searched = wisdom.each(|record| match record {
-        Record::Measurement(m) if m.cost().is_some() && is_wanted(&m) => {
+        Record::Measurement(m) if m.cost().is_some() && m.is_of_one_vector() && is_wanted(&m) => {
             is_found = true;
             Err(found())
         }

@@ -25,6 +25,7 @@ use ellect_kernels::shared;
 use super::csr_variants::{KERNEL, Variant};
 use super::gpu::launch::Arrays;
 use super::long_rows::{Cut, Pieces};
+use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::row_order::WARP;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
@@ -32,8 +33,9 @@ use super::{
 };
 use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
+use crate::dense::{DenseMut, DenseRef};
 use crate::device::Kind;
-use crate::par;
+use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
 
 /// See the module.
@@ -53,6 +55,8 @@ impl Storage for CsrFormat {
         (2014)";
     const SUITS: &'static str = "every matrix; needs no conversion";
     const ROLE: Role = Role::Baseline;
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[KERNEL];
 
     type Layout<T: Scalar> = CsrLayout<T>;
@@ -298,6 +302,8 @@ pub struct CsrLayout<T> {
     /// The pieces of long rows, as [`Cut::list`] returns them, or the blocks of rows of the variant;
     /// empty on a host.
     pieces: Vec<[u32; 2]>,
+    /// Blocks of x in products with several vectors.
+    scratch: Scratch<T>,
 }
 
 impl<T: Scalar> Layout<T> for CsrLayout<T> {
@@ -306,6 +312,10 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
             Offsets::Narrow(ptr) => self.product(|i| ptr[i] as usize, alpha, x, beta, y),
             Offsets::Wide(ptr) => self.product(|i| ptr[i] as usize, alpha, x, beta, y),
         }
+    }
+
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        in_blocks(self, &self.scratch, (alpha, beta), x, y);
     }
 
     fn bytes(&self) -> u64 {
@@ -350,8 +360,8 @@ impl<T: Scalar> CsrLayout<T> {
         let (row_ptr, col_idx, values) = csr.into_arrays();
         let parts = par::split(&row_ptr, 1, par::GRAIN);
         let row_ptr = Offsets::new(&row_ptr);
-        let (variant, pieces) = (None, Vec::new());
-        CsrLayout { ncols, row_ptr, col_idx, values, parts, variant, pieces }
+        let (variant, pieces, scratch) = (None, Vec::new(), Scratch::default());
+        CsrLayout { ncols, row_ptr, col_idx, values, parts, variant, pieces, scratch }
     }
 
     pub(super) fn row_ptr(&self) -> Vec<usize> {
@@ -386,6 +396,20 @@ impl<T: Scalar> CsrLayout<T> {
             for (y, row) in y.iter_mut().zip(rows) {
                 let end = row_ptr(row + 1);
                 store(y, alpha, sum(&self.values[start..end], &self.col_idx[start..end]), beta);
+                start = end;
+            }
+        });
+    }
+}
+
+impl<T: Scalar> BlockProduct<T> for CsrLayout<T> {
+    fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
+        y.over_parts(&self.parts, &|rows, mut y| {
+            let mut start = self.row_ptr.get(rows.start);
+            for (i, row) in rows.enumerate() {
+                let end = self.row_ptr.get(row + 1);
+                let sums = x.dot(&self.values[start..end], &self.col_idx[start..end]);
+                y.put(i, alpha, &sums, beta);
                 start = end;
             }
         });

@@ -24,12 +24,14 @@ use ellect_kernels::shared;
 use super::csr::dot;
 use super::csr_tiles::{FoundTiles, Tiles};
 use super::gpu::launch::{Arrays, NULL};
+use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
     Refusal, Stop, Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
+use crate::dense::{DenseMut, DenseRef};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
@@ -45,6 +47,7 @@ impl Storage for PcsrFormat {
         Multiplication on GPUs (2016), section 3";
     const SUITS: &'static str = "row lengths of every size, few products; bad for regular rows";
     const IMMEDIATE: bool = true;
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "kernel",
@@ -189,21 +192,36 @@ impl<T: Scalar> PcsrLayout<T> {
         begin.into_iter().any(|(&row, entry)| entry < self.row_ptr.get(row as usize))
     }
 
+    /// Row that begins next in each part.
+    fn part_rows(&self) -> Vec<usize> {
+        self.parts.rows.iter().map(|&row| row as usize).collect()
+    }
+
+    /// Sums the entries at the start of each part that continue the row of an earlier part.
+    fn sum_heads<S: Send + Sync + Copy>(
+        &self,
+        rows: &[usize],
+        zero: S,
+        sum: impl Fn(Range<usize>) -> S + Sync,
+        heads: &mut [S],
+    ) {
+        let entries = &self.parts.entries;
+        let each: Vec<usize> = (0..rows.len()).collect();
+        par::over_parts(&each, heads, &|part, head| {
+            let part = part.start;
+            let rest = entries[part]..self.row_ptr.get(rows[part]).min(entries[part + 1]);
+            head[0] = if rest.is_empty() { zero } else { sum(rest) };
+        });
+    }
+
     /// Computes y; `sum` sums the products of a range of entries.
     fn sum_rows(&self, sum: impl Fn(Range<usize>) -> T + Sync, (alpha, beta): (T, T), y: &mut [T]) {
         let ptr = |row: usize| self.row_ptr.get(row);
         let entries = &self.parts.entries;
-        let rows: Vec<usize> = self.parts.rows.iter().map(|&row| row as usize).collect();
+        let rows = self.part_rows();
         let parts = rows.len() - 1;
         self.heads.with(parts, |heads| {
-            // Sums of the entries at the start of each part that continue the row of an earlier
-            // part.
-            let each: Vec<usize> = (0..=parts).collect();
-            par::over_parts(&each, heads, &|part, head| {
-                let part = part.start;
-                let rest = entries[part]..ptr(rows[part]).min(entries[part + 1]);
-                head[0] = if rest.is_empty() { T::ZERO } else { sum(rest) };
-            });
+            self.sum_heads(&rows, T::ZERO, &sum, heads);
             // A part in which no row begins only continues an earlier row.
             let mut bounds = rows.clone();
             bounds.dedup();
@@ -221,6 +239,42 @@ impl<T: Scalar> PcsrLayout<T> {
             for (part, &head) in heads.iter().enumerate() {
                 if entries[part] < ptr(rows[part]) {
                     y[rows[part] - 1] += alpha * head;
+                }
+            }
+        });
+    }
+}
+
+impl<T: Scalar> BlockProduct<T> for PcsrLayout<T> {
+    fn block<const B: usize>(
+        &self,
+        x: XBlock<'_, T>,
+        (alpha, beta): (T, T),
+        mut y: YBlock<'_, T, B>,
+    ) {
+        let ptr = |row: usize| self.row_ptr.get(row);
+        let sum = |at: Range<usize>| x.dot::<B>(&self.values[at.clone()], &self.col_idx[at]);
+        let entries = &self.parts.entries;
+        let rows = self.part_rows();
+        self.heads.with((rows.len() - 1) * B, |heads| {
+            let heads = heads.as_chunks_mut::<B>().0;
+            self.sum_heads(&rows, [T::ZERO; B], sum, heads);
+            let mut bounds = rows.clone();
+            bounds.dedup();
+            y.reborrow().over_parts(&bounds, &|part, mut y| {
+                // The last of the parts that begin with this row holds its entries.
+                let p = rows.partition_point(|&row| row <= part.start) - 1;
+                let end = entries[p + 1];
+                let mut start = ptr(part.start);
+                for (i, row) in part.enumerate() {
+                    let next = ptr(row + 1);
+                    y.put(i, alpha, &sum(start..next.min(end)), beta);
+                    start = next;
+                }
+            });
+            for (part, head) in heads.iter().enumerate() {
+                if entries[part] < ptr(rows[part]) {
+                    y.put(rows[part] - 1, alpha, head, T::ONE);
                 }
             }
         });
@@ -249,6 +303,11 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
             };
             self.sum_rows(sum, (alpha, beta), y);
         });
+    }
+
+    /// Sums stay in registers with both kernels.
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        in_blocks(self, &self.middle, (alpha, beta), x, y);
     }
 
     fn bytes(&self) -> u64 {

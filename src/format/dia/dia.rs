@@ -15,6 +15,7 @@
 //! where there are more than three places per entry.
 
 use super::diagonals::{self, DiagonalLayout};
+use super::many::LARGEST_BLOCK;
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
@@ -31,6 +32,7 @@ impl Storage for DiaFormat {
         (2003), section 3.4; N. Bell, M. Garland, Efficient Sparse Matrix-Vector Multiplication \
         on CUDA (2008), section 3.1";
     const SUITS: &'static str = "stencils with few, nearly full diagonals; bad for all else";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
 
     type Layout<T: Scalar> = DiagonalLayout<T>;
 

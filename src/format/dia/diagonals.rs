@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
+use super::many::{self, BlockProduct, XBlock, YBlock};
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target,
@@ -10,7 +11,8 @@ use super::{
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
-use crate::par;
+use crate::dense::{DenseMut, DenseRef};
+use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
 use ellect_kernels::shared;
 
@@ -28,6 +30,8 @@ pub struct DiagonalLayout<T> {
     /// Diagonal `d` of the layout has row `r` of its hack at slot `d * hack + r`.
     values: Vec<T>,
     parts: Vec<usize>,
+    /// Blocks of x in products with several vectors.
+    scratch: Scratch<T>,
 }
 
 /// The work of diagonals in hacks of `hack` rows.
@@ -96,7 +100,9 @@ impl<T: Scalar> DiagonalLayout<T> {
         let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
         let hack_ptr = Offsets::new(&hack_ptr);
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
-        let mut layout = DiagonalLayout { nrows, ncols, hack, hack_ptr, offsets, values, parts };
+        let scratch = Scratch::default();
+        let mut layout =
+            DiagonalLayout { nrows, ncols, hack, hack_ptr, offsets, values, parts, scratch };
         layout.over_hacks(|rows, offsets, values| {
             values.fill(fill_marker::fill());
             for (r, row) in rows.enumerate() {
@@ -147,20 +153,74 @@ impl<T: Scalar> DiagonalLayout<T> {
     fn add(&self, rows: Range<usize>, x: &[T], sums: &mut [T], product: impl Fn(T, T) -> T) {
         let h = rows.start / self.hack;
         for d in self.diagonals(h) {
-            let offset = self.offsets[d] as isize;
-            let start = rows.start.max(offset.min(0).unsigned_abs());
-            let end = rows.end.min(self.ncols.saturating_add_signed(-offset));
-            if start >= end {
-                continue;
-            }
-            let slot = d * self.hack + start - h * self.hack;
-            let x = &x[start.wrapping_add_signed(offset)..][..end - start];
-            let values = &self.values[slot..][..end - start];
-            let sums = &mut sums[start - rows.start..end - rows.start];
-            for ((sum, &value), &x) in sums.iter_mut().zip(values).zip(x) {
+            let (first, within, values) = self.diagonal(h, d, &rows);
+            let x = &x[first..][..values.len()];
+            for ((sum, &value), &x) in sums[within..].iter_mut().zip(values).zip(x) {
                 *sum += product(value, x);
             }
         }
+    }
+
+    /// The part of diagonal `d` in `rows`, which lie in hack `h`: its first column, its first row
+    /// counted from those, and its values.
+    #[inline(always)]
+    fn diagonal(&self, h: usize, d: usize, rows: &Range<usize>) -> (usize, usize, &[T]) {
+        let offset = self.offsets[d] as isize;
+        let start = rows.start.max(offset.min(0).unsigned_abs());
+        let end = rows.end.min(self.ncols.saturating_add_signed(-offset));
+        if start >= end {
+            return (0, 0, &[]);
+        }
+        let slot = d * self.hack + start - h * self.hack;
+        let values = &self.values[slot..][..end - start];
+        (start.wrapping_add_signed(offset), start - rows.start, values)
+    }
+
+    /// As [`DiagonalLayout::add`], for `B` columns of x.
+    #[inline(always)]
+    fn add_block<const B: usize>(
+        &self,
+        rows: Range<usize>,
+        x: XBlock<'_, T>,
+        sums: &mut [[T; B]],
+        product: impl Fn(T, T) -> T,
+    ) {
+        let h = rows.start / self.hack;
+        for d in self.diagonals(h) {
+            let (first, within, values) = self.diagonal(h, d, &rows);
+            for ((sums, &value), j) in sums[within..].iter_mut().zip(values).zip(first..) {
+                if let Some(x) = x.row(j) {
+                    many::add(sums, x, |x| product(value, x));
+                }
+            }
+        }
+    }
+}
+
+/// Rows whose sums stay in the L1 cache while the diagonals of their hack pass.
+const FEW: usize = 32;
+
+impl<T: Scalar> BlockProduct<T> for DiagonalLayout<T> {
+    fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
+        y.over_parts(&self.parts, &|part, mut y| {
+            let mut start = part.start;
+            while start < part.end {
+                let next_hack = (start / self.hack + 1) * self.hack;
+                let rows = start..part.end.min(next_hack).min(start + FEW);
+                let mut buffer = [[T::ZERO; B]; FEW];
+                let sums = &mut buffer[..rows.len()];
+                self.add_block(rows.clone(), x, sums, |value, x| value * x);
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
+                if sums.as_flattened().iter().any(|sum| sum.is_nan()) {
+                    sums.fill([T::ZERO; B]);
+                    self.add_block(rows.clone(), x, sums, fill_marker::product);
+                }
+                for (i, sums) in (rows.start - part.start..).zip(&*sums) {
+                    y.put(i, alpha, sums, beta);
+                }
+                start = rows.end;
+            }
+        });
     }
 }
 
@@ -186,6 +246,10 @@ impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
                 start = rows.end;
             }
         });
+    }
+
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        many::in_blocks(self, &self.scratch, (alpha, beta), x, y);
     }
 
     fn bytes(&self) -> u64 {

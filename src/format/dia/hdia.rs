@@ -14,6 +14,7 @@
 //! entry.
 
 use super::diagonals::{self, DiagonalLayout};
+use super::many::LARGEST_BLOCK;
 use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
@@ -29,6 +30,7 @@ impl Storage for HdiaFormat {
     const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
         storage formats for sparse matrices on GPGPUs (2015), section 3.3";
     const SUITS: &'static str = "stencils and banded matrices; bad for unstructured ones";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[Param {
         name: "hack",
         doc: "number of rows of a hack (hackSize)",

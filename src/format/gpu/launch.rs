@@ -30,11 +30,13 @@ pub enum Arg {
     X,
     /// The address of y.
     Y,
-    /// With several vectors: the distance in elements between rows of X, and between its vectors.
+    /// With several vectors, the distance in elements between the rows of X.
     XRow,
+    /// With several vectors, the distance in elements between the vectors of X.
     XVector,
-    /// As [`Arg::XRow`] and [`Arg::XVector`], for Y.
+    /// With several vectors, the distance in elements between the rows of Y.
     YRow,
+    /// With several vectors, the distance in elements between the vectors of Y.
     YVector,
     /// The factor of A x, in the layout's precision.
     Alpha,

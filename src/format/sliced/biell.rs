@@ -19,6 +19,7 @@
 //! length, where it is ELLPACK with more overhead.
 
 use super::bisection::{self, Bisection};
+use super::many::LARGEST_BLOCK;
 use super::row_order::WARP;
 use super::sliced::SlicedLayout;
 use super::{Params, Refusal, Storage, Target, Work};
@@ -37,6 +38,7 @@ impl Storage for BiellFormat {
         bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
     const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of \
         equal length";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
 
     type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 

@@ -22,6 +22,7 @@
 
 use ellect_kernels::shared;
 
+use super::many::LARGEST_BLOCK;
 use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
 use super::sliced::{
     ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
@@ -45,6 +46,8 @@ impl Storage for HllFormat {
         storage formats for sparse matrices on GPGPUs (2015), section 3.2";
     const SUITS: &'static str = "most matrices, meshes above all; bad where row lengths vary \
         between neighbours, unless sorted";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "hack",

@@ -3,13 +3,16 @@
 //! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps
 //! the entries of a row to slots of its slice; [`SliceMultiply`] computes products.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
+use super::many::{self, BlockProduct, XBlock, YBlock};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::analysis::{Analysis, Sort, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
+use crate::dense::{DenseMut, DenseRef, by_columns};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 
@@ -321,6 +324,17 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
         });
     }
 
+    /// Columns are multiplied one by one if threads may not write the rows of y that they compute.
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        if !self.sliced.rows.leave_parts() {
+            return many::in_blocks(self, &self.scratch, (alpha, beta), x, y);
+        }
+        let Ok(()) = by_columns(x, y, beta != T::ZERO, &mut |x, y| {
+            self.apply(alpha, x, beta, y);
+            Ok::<(), Infallible>(())
+        });
+    }
+
     fn bytes(&self) -> u64 {
         self.sliced.bytes() + bytes_of(&self.values)
     }
@@ -349,6 +363,57 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
         let kernel = format!("{stem}_{}", T::PRECISION);
         let launch = product.launch(image, kernel, rows.nrows(), lanes);
         Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+impl<T: Scalar, S: SliceMultiply> BlockProduct<T> for SlicedLayout<T, S> {
+    fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
+        let Sliced { rows, shape, columns } = &self.sliced;
+        let (slice, scatter) = (shape.rows(), rows.scatter());
+        y.over_parts(rows.parts(), &|part, mut y| {
+            for s in part.start / slice..part.end.div_ceil(slice) {
+                let range = shape.range(s);
+                let values = &self.values[range.clone()];
+                let stored = s * slice..part.end.min((s + 1) * slice);
+                let put = |i: usize, sums: &[T; B]| {
+                    let row = scatter.map_or(i, |scatter| scatter[i] as usize);
+                    y.put(row - part.start, alpha, sums, beta);
+                };
+                match columns {
+                    Indices::Wide(columns) => {
+                        multiply_rows(shape, stored, &columns[range], values, x, put);
+                    }
+                    Indices::Narrow { base, offset } => {
+                        // The slice of x ends before the offset that marks padding.
+                        let x = x.from(base[s] as usize, u16::PADDING.index());
+                        multiply_rows(shape, stored, &offset[range], values, x, put);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Sums the stored rows `rows` of one slice with `B` columns of x, and calls `put` with each sum.
+#[inline(always)]
+fn multiply_rows<T: Scalar, C: Column, const B: usize>(
+    shape: &impl SliceShape,
+    rows: Range<usize>,
+    columns: &[C],
+    values: &[T],
+    x: XBlock<'_, T>,
+    mut put: impl FnMut(usize, &[T; B]),
+) {
+    let s = rows.start / shape.rows();
+    for (r, i) in rows.enumerate() {
+        let mut sums = [T::ZERO; B];
+        for slot in shape.slots(s, r) {
+            // Padding ends a row.
+            let Some(x) = x.row(columns[slot].index()) else { break };
+            let value = values[slot];
+            many::add(&mut sums, x, |x| value * x);
+        }
+        put(i, &sums);
     }
 }
 

@@ -69,6 +69,7 @@ fn time_s(wisdom: &Wisdom, matrix: u32) -> Option<f64> {
         precision: Precision::F64,
         basis: Basis::Original,
         protocol: Protocol::default().version,
+        vectors: 1,
     };
     match wisdom.ask(&wanted, &"csr".parse().expect("a format")).expect("sound") {
         Answer::Known(measured) => measured.cost().map(|cost| cost.spmv_s),

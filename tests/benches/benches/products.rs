@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use divan::{Bencher, black_box};
+use ellect::dense::{DenseMut, DenseRef, Order};
 use ellect::device::{Device, Kind};
 use ellect::format::{Basis, Candidate, Target, candidates};
 use ellect::{Csr, PreparedOperator, Scalar, check, generate};
@@ -109,6 +110,85 @@ mod all_threads {
     #[divan::bench(args = candidates(Kind::Host), sample_count = 10)]
     fn elasticity_f64(bencher: Bencher<'_, '_>, candidate: &Candidate) {
         ours(bencher, &matrix::<f64>(MATRICES[1]), candidate);
+    }
+}
+
+/// Several vectors at a time on all threads, in both orders, next to as many single products.
+mod several_vectors {
+    use super::*;
+
+    /// Class, rows, candidate and number of vectors.
+    const CASES: [(&str, usize, &str, usize); 14] = [
+        ("stencil7", 1_500_000, "csr", 4),
+        ("stencil7", 1_500_000, "csr", 8),
+        ("stencil7", 1_500_000, "hll", 8),
+        ("stencil7", 1_500_000, "hdia", 4),
+        ("stencil7", 1_500_000, "hdia", 8),
+        ("elasticity", 230_000, "csr", 4),
+        ("elasticity", 230_000, "csr", 8),
+        ("elasticity", 230_000, "pcsr", 8),
+        ("elasticity", 230_000, "hll", 4),
+        ("elasticity", 230_000, "hll", 8),
+        ("elasticity", 230_000, "bhll", 4),
+        ("elasticity", 230_000, "bhll", 8),
+        ("rmat", 1 << 19, "csr", 4),
+        ("rmat", 1 << 19, "csr", 8),
+    ];
+
+    /// An operator and the elements of its vectors.
+    struct Case {
+        operator: PreparedOperator<f64>,
+        vectors: usize,
+        x: Vec<f64>,
+        y: Vec<f64>,
+    }
+
+    fn case((class, rows, candidate, vectors): (&str, usize, &str, usize)) -> Case {
+        let csr = matrix::<f64>((class, rows));
+        let devices = Device::shipped();
+        let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
+        let (precision, basis) = (f64::PRECISION, Basis::Original);
+        let target = Target { device, precision, basis, memory_limit: u64::MAX };
+        let candidate = candidate.parse().expect("a candidate");
+        let operator = PreparedOperator::new(&csr, &candidate, &target).expect("it applies");
+        let x = check::vector(csr.ncols() * vectors, 1);
+        Case { operator, vectors, x, y: vec![0.0; csr.nrows() * vectors] }
+    }
+
+    fn at_once(bencher: Bencher<'_, '_>, which: (&str, usize, &str, usize), order: Order) {
+        let Case { operator, vectors, x, mut y } = case(which);
+        let shape = |n: usize| match order {
+            Order::ColumnMajor => ([n, vectors], n),
+            Order::RowMajor => ([n, vectors], vectors),
+        };
+        let (of_x, of_y) = (shape(operator.ncols()), shape(operator.nrows()));
+        bencher.bench_local(|| {
+            let x = DenseRef::new(order, of_x.0, of_x.1, black_box(&x)).expect("it fits");
+            let y = DenseMut::new(order, of_y.0, of_y.1, &mut y).expect("it fits");
+            operator.apply_many(1.0, x, 0.0, y).expect("shapes fit");
+        });
+    }
+
+    #[divan::bench(args = CASES, sample_count = 20)]
+    fn one_by_one(bencher: Bencher<'_, '_>, which: (&str, usize, &str, usize)) {
+        let Case { operator, vectors, x, mut y } = case(which);
+        let (nrows, ncols) = (operator.nrows(), operator.ncols());
+        bencher.bench_local(|| {
+            for c in 0..vectors {
+                let x = &black_box(&x)[c * ncols..][..ncols];
+                operator.apply(1.0, x, 0.0, &mut y[c * nrows..][..nrows]).expect("lengths fit");
+            }
+        });
+    }
+
+    #[divan::bench(args = CASES, sample_count = 20)]
+    fn column_major(bencher: Bencher<'_, '_>, which: (&str, usize, &str, usize)) {
+        at_once(bencher, which, Order::ColumnMajor);
+    }
+
+    #[divan::bench(args = CASES, sample_count = 20)]
+    fn row_major(bencher: Bencher<'_, '_>, which: (&str, usize, &str, usize)) {
+        at_once(bencher, which, Order::RowMajor);
     }
 }
 

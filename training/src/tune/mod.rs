@@ -172,11 +172,12 @@ impl Tuning<'_> {
         if self.remembered == Remembered::Replaced {
             return Ok(earlier);
         }
-        let (basis, version) = (Workload::default().basis, Protocol::default().version);
+        let (basis, protocol) = (Workload::default().basis, Protocol::default());
         for measurement in self.wisdom.measurements(fingerprint)? {
             let precision = measurement.precision;
-            let wanted = Wanted::of(self.backend, fingerprint, precision, basis, version);
+            let wanted = Wanted::of(self.backend, fingerprint, precision, basis, &protocol);
             let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
+            let same = same && measurement.is_of_one_vector();
             if same && wanted.differs(&measurement).is_none() {
                 let of_precision = earlier.entry(measurement.precision).or_default();
                 of_precision.0.insert(measurement.candidate.clone(), measurement);

@@ -83,6 +83,7 @@ impl Host {
             precision: Precision::F64,
             basis: Basis::Original,
             protocol: Protocol::default().version,
+            vectors: 1,
         };
         match self.wisdom.ask(&wanted, &"csr".parse().expect("a format")).expect("sound") {
             Answer::Known(measured) => measured.cost().map(|cost| cost.spmv_s),

@@ -7,11 +7,13 @@ use super::blocks::Blocks;
 use super::{BlockPlan, HACK, gpu};
 use crate::analysis::{Analysis, Sort, inverse};
 use crate::csr::{Csr, CsrRef, accumulate};
+use crate::dense::{DenseMut, DenseRef};
 use crate::format::gpu::launch::{Arrays, NULL};
+use crate::format::many::{self, BlockProduct, XBlock, YBlock};
 use crate::format::row_order::Column;
 use crate::format::sliced::{SliceProduct, check_spans};
 use crate::format::{Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store};
-use crate::par;
+use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 
 /// The largest block.
@@ -31,6 +33,8 @@ pub struct BhllLayout<T> {
     order: BlockRowOrder,
     /// Bounds, in hacks, of the parts that threads process.
     parts: Vec<usize>,
+    /// Blocks of x in products with several vectors.
+    scratch: Scratch<T>,
 }
 
 #[derive(Debug)]
@@ -170,6 +174,7 @@ impl<T: Scalar> BhllLayout<T> {
             order: BlockRowOrder::of(order.clone(), plan),
             hack_ptr: Offsets::new(&hack_ptr),
             parts,
+            scratch: Scratch::default(),
         })
     }
 
@@ -274,10 +279,63 @@ impl<T: Scalar> BhllLayout<T> {
         }
     }
 
+    /// Bounds of the parts, in rows.
+    fn row_parts(&self) -> Vec<usize> {
+        self.parts.iter().map(|&hack| (hack * HACK * self.b).min(self.nrows)).collect()
+    }
+
+    /// As [`BhllLayout::add`], for `C` columns of x; `sums` holds the rows of each lane's block.
+    #[inline(always)]
+    fn add_block<const B: usize, const C: usize>(
+        &self,
+        h: usize,
+        x: XBlock<'_, T>,
+        sums: &mut [[[T; C]; B]; HACK],
+        product: impl Fn(T, T) -> T,
+    ) {
+        for slot in self.hack_ptr.get(h)..self.hack_ptr.get(h + 1) {
+            let block = &self.values[slot * B * B * HACK..][..B * B * HACK];
+            for (l, sums) in sums.iter_mut().enumerate() {
+                let Some(column) = self.column(h, slot * HACK + l) else { continue };
+                for q in 0..B {
+                    // The block may end past the last column.
+                    let Some(x) = x.row(column as usize * B + q) else { break };
+                    for (p, sums) in sums.iter_mut().enumerate() {
+                        let value = block[(p * B + q) * HACK + l];
+                        many::add(sums, x, |x| product(value, x));
+                    }
+                }
+            }
+        }
+    }
+
+    fn multiply_block<const B: usize, const C: usize>(
+        &self,
+        x: XBlock<'_, T>,
+        (alpha, beta): (T, T),
+        y: YBlock<'_, T, C>,
+    ) {
+        y.over_parts(&self.row_parts(), &|part, mut y| {
+            for h in part.start / (HACK * B)..part.end.div_ceil(HACK * B) {
+                let mut sums = [[[T::ZERO; C]; B]; HACK];
+                self.add_block(h, x, &mut sums, |value, x| value * x);
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
+                if sums.as_flattened().as_flattened().iter().any(|sum| sum.is_nan()) {
+                    sums = [[[T::ZERO; C]; B]; HACK];
+                    self.add_block(h, x, &mut sums, fill_marker::product);
+                }
+                for (i, sums) in self.block_rows(h).zip(&sums) {
+                    let first = self.target(i) * B;
+                    for (row, sums) in (first..self.nrows).zip(sums) {
+                        y.put(row - part.start, alpha, sums, beta);
+                    }
+                }
+            }
+        });
+    }
+
     fn product<const B: usize>(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
-        let in_rows = |&hack: &usize| (hack * HACK * B).min(self.nrows);
-        let bounds: Vec<usize> = self.parts.iter().map(in_rows).collect();
-        par::over_parts(&bounds, y, &|part, y| {
+        par::over_parts(&self.row_parts(), y, &|part, y| {
             for h in part.start / (HACK * B)..part.end.div_ceil(HACK * B) {
                 let mut sums = [[T::ZERO; HACK]; LARGEST];
                 self.add::<B>(h, x, &mut sums, |value, x| value * x);
@@ -297,6 +355,18 @@ impl<T: Scalar> BhllLayout<T> {
     }
 }
 
+impl<T: Scalar> BlockProduct<T> for BhllLayout<T> {
+    fn block<const C: usize>(&self, x: XBlock<'_, T>, factors: (T, T), y: YBlock<'_, T, C>) {
+        match self.b {
+            2 => self.multiply_block::<2, C>(x, factors, y),
+            3 => self.multiply_block::<3, C>(x, factors, y),
+            4 => self.multiply_block::<4, C>(x, factors, y),
+            5 => self.multiply_block::<5, C>(x, factors, y),
+            _ => self.multiply_block::<LARGEST, C>(x, factors, y),
+        }
+    }
+}
+
 impl<T: Scalar> Layout<T> for BhllLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         match self.b {
@@ -306,6 +376,10 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
             5 => self.product::<5>(alpha, x, beta, y),
             _ => self.product::<LARGEST>(alpha, x, beta, y),
         }
+    }
+
+    fn apply_many(&self, alpha: T, x: DenseRef<'_, T>, beta: T, y: DenseMut<'_, T>) {
+        many::in_blocks(self, &self.scratch, (alpha, beta), x, y);
     }
 
     fn bytes(&self) -> u64 {

@@ -24,6 +24,7 @@ mod layout;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::many::LARGEST_BLOCK;
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
@@ -53,6 +54,7 @@ impl Storage for BhllFormat {
         GPGPUs (2015), section 5";
     const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
         dense blocks";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "b",

@@ -1,0 +1,166 @@
+//! Checks and times candidates on this host.
+
+use std::time::Instant;
+
+use super::{Measurement, Outcome, Protocol, Provenance, Samples, Timing, take_samples};
+use crate::analysis::Analysis;
+use crate::check;
+use crate::csr::CsrRef;
+use crate::error::Result;
+use crate::fingerprint::Fingerprint;
+use crate::format::{Candidate, Refusal, Target};
+use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::scalar::Scalar;
+
+/// Checks and times one candidate on this host, over rayon's current threads.
+///
+/// A refusal and a wrong product are outcomes, not errors.
+pub fn on_host<'a, T: Scalar>(
+    csr: impl Into<CsrRef<'a, T>>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Measurement {
+    let csr = csr.into();
+    let outcome = Outcome::of(time(csr, candidate, target, protocol));
+    let candidate = candidate.to_string();
+    Measurement {
+        fingerprint: Fingerprint::of(csr.pattern()),
+        provenance: Provenance::host(&candidate),
+        candidate,
+        device: target.device.name.clone(),
+        threads: rayon::current_num_threads() as u32,
+        precision: T::PRECISION,
+        basis: target.basis,
+        protocol: *protocol,
+        inputs: None,
+        outcome,
+    }
+}
+
+/// A copy of the layout with its own vectors, in the operator's basis; several vectors are the
+/// columns of column-major matrices.
+struct HostCopy<T: Scalar> {
+    operator: PreparedOperator<T>,
+    vectors: usize,
+    x: Vec<T>,
+    y: Vec<T>,
+}
+
+impl<T: Scalar> HostCopy<T> {
+    /// Computes y = A x.
+    fn product(&mut self) -> Result<()> {
+        self.operator.multiply((T::ONE, T::ZERO), self.vectors, &self.x, &mut self.y)
+    }
+}
+
+fn time<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Result<Timing> {
+    let mut convert_s = Vec::new();
+    let vectors = protocol.vectors;
+    check_vectors(csr, candidate, target, vectors)?;
+    let mut copies = vec![copy(csr, candidate, target, vectors, protocol.seed, &mut convert_s)?];
+    let first = &mut copies[0];
+    first.operator.verify_many(csr, vectors, protocol.seed)?;
+    let start = Instant::now();
+    first.operator.update_values(csr.values())?;
+    let update_s = start.elapsed().as_secs_f64();
+    let bytes = first.operator.bytes();
+
+    let of_vectors = if vectors == 1 { 0 } else { vector_bytes(csr, vectors) };
+    let wanted = protocol.copies(bytes + of_vectors, target.device);
+    while copies.len() < wanted && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
+        let seed = protocol.seed + copies.len() as u64;
+        copies.push(copy(csr, candidate, target, vectors, seed, &mut convert_s)?);
+    }
+
+    let turns = copies.len();
+    let mut turn = 0;
+    let mut products = |count: u64| -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..count {
+            copies[turn].product()?;
+            turn = (turn + 1) % turns;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    };
+    products(u64::from(protocol.warmup) * turns as u64)?;
+    let mut count = 1;
+    while products(count)? < protocol.min_sample_s {
+        count *= 2;
+    }
+    let spmv = take_samples(protocol, || Ok(products(count)? / count as f64))?;
+    check_last(csr, &copies[(turn + turns - 1) % turns])?;
+    Ok(Timing {
+        reruns: Vec::new(),
+        spmv,
+        products_per_sample: count,
+        convert: Samples::new(convert_s),
+        update_s,
+        bytes,
+        copies: turns as u32,
+    })
+}
+
+/// Converts a matrix without any cached analysis, and appends the time to `convert_s`.
+fn copy<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    vectors: usize,
+    seed: u64,
+    convert_s: &mut Vec<f64>,
+) -> Result<HostCopy<T>> {
+    let start = Instant::now();
+    let analysis = Analysis::of(csr).with_partitioning();
+    let operator = PreparedOperator::with_analysis(csr, &analysis, candidate, target)?;
+    convert_s.push(start.elapsed().as_secs_f64());
+    let of_column = |column: usize| {
+        let x: Vec<T> = check::vector(csr.ncols(), seed ^ (column as u64) << 32);
+        operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order))
+    };
+    let x = (0..vectors).flat_map(of_column).collect();
+    Ok(HostCopy { y: vec![T::ZERO; csr.nrows() * vectors], operator, vectors, x })
+}
+
+/// Bytes of x and y.
+fn vector_bytes<T: Scalar>(csr: CsrRef<'_, T>, vectors: usize) -> u64 {
+    (csr.nrows() as u64 + csr.ncols() as u64) * (vectors * size_of::<T>()) as u64
+}
+
+/// Refuses several vectors that take more than half of the device's memory.
+fn check_vectors<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    vectors: usize,
+) -> Result<()> {
+    let (needed, allowed) = (vector_bytes(csr, vectors), target.device.memory_bytes / 2);
+    if vectors == 1 || needed <= allowed {
+        return Ok(());
+    }
+    Err(candidate.refused(&Refusal::new(format!(
+        "x and y of {vectors} vectors take {needed} bytes; {allowed} are allowed, half of the \
+         memory: time fewer vectors"
+    ))))
+}
+
+/// Compares each vector of the last timed product with the reference.
+fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &HostCopy<T>) -> Result<()> {
+    let back = |vector: &[T]| match copy.operator.permutation() {
+        Some(order) => permute_back(vector, order),
+        None => vector.to_vec(),
+    };
+    let name = copy.operator.candidate().to_string();
+    for column in 0..copy.vectors {
+        let x = &copy.x[column * csr.ncols()..][..csr.ncols()];
+        let y = &copy.y[column * csr.nrows()..][..csr.nrows()];
+        let reference = check::reference(csr, T::ONE, &back(x), T::ZERO, y);
+        check::compare(&name, &reference, &back(y))?;
+    }
+    Ok(())
+}
