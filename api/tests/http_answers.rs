@@ -85,7 +85,7 @@ fn several_vectors_have_answers_of_their_own() {
     assert_eq!(four["ranking"][0]["source"], "estimated");
     let print = four["fingerprint"].as_str().expect("it was analysed");
     let kept = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
-    assert_eq!(kept("&vectors=4"), (200, four));
+    assert_eq!(kept("&vectors=4"), (200, four.clone()));
     assert_eq!(kept(""), (200, one));
     assert_eq!(kept("&vectors=5").0, 404);
     let (status, answer) = service.recommend("?vectors=0", "", &matrix);
