@@ -292,6 +292,14 @@ impl<T: Scalar> GpuOperator<T> {
         match self.never {}
     }
 
+    /// Makes products with several vectors ready.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn ready_many(&self, _count: usize) -> Result<()> {
+        match self.never {}
+    }
+
     /// Multiplies several vectors in host memory.
     ///
     /// # Errors

@@ -125,8 +125,8 @@ pub mod cost;
 pub mod csr;
 #[cfg_attr(not(feature = "cuda"), path = "cuda_none.rs")]
 pub mod cuda;
-pub mod density;
 pub mod dense;
+pub mod density;
 pub mod device;
 pub mod error;
 #[cfg(feature = "read-archives")]

@@ -19,10 +19,10 @@ mod lives;
 mod long_rows;
 #[path = "cuda/product.rs"]
 mod product;
-#[path = "cuda/sharded.rs"]
-mod sharded;
 #[path = "cuda/several.rs"]
 mod several;
+#[path = "cuda/sharded.rs"]
+mod sharded;
 mod toy;
 #[path = "cuda/turns.rs"]
 mod turns;

@@ -196,7 +196,8 @@ fn every_shipped_model_is_evaluated_without_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     for device in ellect::device::Device::shipped() {
         // The models choose as they did when their cards were written.
-        let (code, stated) = ellect(folder.path(), &["evaluate", "--replay", "--device", &device.name]);
+        let (code, stated) =
+            ellect(folder.path(), &["evaluate", "--replay", "--device", &device.name]);
         assert_eq!(code, 0, "{} {stated}", device.name);
         assert_eq!(stated.matches("replayed scores agree with the card").count(), 2, "{stated}");
     }

@@ -7,8 +7,8 @@ use cust::sys as cuda;
 use rayon::prelude::*;
 
 use super::launch::{PreparedLaunch, plain};
-use super::several::SeveralVectors;
 use super::memory::{Memory, read};
+use super::several::SeveralVectors;
 use super::{CudaOperator, DeviceCsr, DeviceSlice, DeviceSliceMut, Gpu, Vector, cusparse};
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -81,7 +81,10 @@ impl<T: Scalar> GpuOperator<T> {
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
         let matrix = device_csr.matrix();
-        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, matrix, candidate.format) })
+        Ok(GpuOperator {
+            host: Some(layout),
+            ..GpuOperator::of(gpu, operator, order, matrix, candidate.format)
+        })
     }
 
     /// Converts on the GPU; `None` if the format converts on the host.

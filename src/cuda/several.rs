@@ -8,7 +8,7 @@
 //! ([`GpuOperator::ready_many`] times both). A format without such kernels multiplies one vector after
 //! the other.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,12 +55,16 @@ pub(super) struct SeveralVectors {
     scratch: Mutex<Option<Memory>>,
     /// Set if column-major vectors are not packed.
     direct: AtomicBool,
+    /// Vectors for which [`GpuOperator::ready_many`] was called: the largest group; with cuSPARSE, their
+    /// number.
+    ready: AtomicU32,
 }
 
 impl SeveralVectors {
     /// Forgets the memory, which belongs to a stream.
     pub fn reset(&mut self) {
         self.scratch = Mutex::default();
+        self.ready = AtomicU32::default();
     }
 }
 
@@ -321,7 +325,8 @@ impl<T: Scalar> GpuOperator<T> {
     }
 
     /// Loads the kernels for products with `count` vectors, allocates the memory that they need, and
-    /// times how column-major vectors are multiplied best; waits.
+    /// times how column-major vectors are multiplied best; waits. Later calls for as many vectors do
+    /// nothing.
     ///
     /// Products with several vectors do this at their first call otherwise, without the timing. Call it
     /// before such a product is captured in a CUDA graph.
@@ -334,15 +339,20 @@ impl<T: Scalar> GpuOperator<T> {
         }
         self.gpu.make_current()?;
         let _turn = self.queueing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (width, ready) =
+            (self.group(count as u64)?, self.several.ready.load(Ordering::Relaxed));
+        let by_vendor = self.operator.steps().is_none();
+        if if by_vendor { ready as usize == count } else { ready >= width } {
+            return Ok(());
+        }
         let scratch = self.several.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         self.scratch_in(scratch)?;
-        let width = self.group(count as u64)?;
         for vectors in WIDTHS.into_iter().filter(|&vectors| vectors <= width) {
             for access in [Access::Packed, Access::Strided] {
                 self.kernels_for(Several { vectors, access })?;
             }
         }
-        if self.operator.steps().is_none() {
+        if by_vendor {
             self.time_group(count as u32, false)?;
         }
         if width > 1 {
@@ -350,7 +360,10 @@ impl<T: Scalar> GpuOperator<T> {
             let (direct, packed) = (direct?, packed?);
             self.several.direct.store(direct < packed, Ordering::Relaxed);
         }
-        self.gpu.synchronize()
+        self.gpu.synchronize()?;
+        let ready = if by_vendor { count as u32 } else { width };
+        self.several.ready.store(ready, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Times products with column-major vectors.
@@ -414,7 +427,11 @@ const IMAGE: &str = "dense";
 ///
 /// # Safety
 /// Both sides have the elements that the launch names, on this GPU, until the stream has finished.
-unsafe fn queue_launch<T: Scalar>(gpu: &Gpu, launch: &Launch, stream: cuda::CUstream) -> Result<()> {
+unsafe fn queue_launch<T: Scalar>(
+    gpu: &Gpu,
+    launch: &Launch,
+    stream: cuda::CUstream,
+) -> Result<()> {
     let Some(step) = PreparedLaunch::new(gpu, launch, plain)? else { return Ok(()) };
     // SAFETY: by this function's own contract.
     unsafe { step.overlapping(gpu).launch([0; 3], T::ZERO, T::ZERO, stream) }

@@ -255,9 +255,7 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
             false => gpu.zeros(csr.nrows() * vectors)?,
             true => {
                 let old: Vec<T> = (0..vectors)
-                    .flat_map(|vector| {
-                        columns(csr.nrows(), !seed_of(seed, vector), 1, &order)
-                    })
+                    .flat_map(|vector| columns(csr.nrows(), !seed_of(seed, vector), 1, &order))
                     .collect();
                 gpu.vector(&old)?
             }

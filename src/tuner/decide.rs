@@ -187,9 +187,16 @@ impl Tuner {
             }
         };
         let operator = operator.with_choice(choice);
+        if workload.vectors > 1
+            && let Some(placed) = operator.on_device()
+        {
+            placed.ready_many(workload.vectors)?;
+        }
         match workload.verify {
             Verify::No => {}
-            Verify::OnPrepare => operator.verify(subject.csr()?, VERIFY_SEED)?,
+            Verify::OnPrepare => {
+                operator.verify_many(subject.csr()?, workload.vectors, VERIFY_SEED)?;
+            }
         }
         Ok(operator)
     }

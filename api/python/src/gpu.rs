@@ -104,7 +104,7 @@ impl Order {
                 wait_for_all()?;
             }
             *last = Some(stream);
-            launch(placed, (operator.nrows(), operator.ncols()), x, y, stream, columns)
+            launch(placed, x, y, stream, columns)
         })
     }
 
@@ -124,23 +124,20 @@ impl Order {
 
 fn launch<T: Scalar>(
     placed: &GpuOperator<T>,
-    (nrows, ncols): (usize, usize),
     (x, alpha): (u64, f64),
     (y, beta): (u64, f64),
     stream: u64,
     columns: u64,
 ) -> Result<()> {
     let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-    let bytes = |len: usize| (len * size_of::<T>()) as u64;
-    for column in 0..columns {
-        let (x, y) = (x + column * bytes(ncols), y + column * bytes(nrows));
-        let stream = stream as cuda::CUstream;
-        // SAFETY: the Python package has checked type, length, GPU and contiguity of the vectors,
-        // and that they do not overlap; their owners free memory in the order of the stream. The
-        // caller holds `Order`, which keeps products in order.
-        unsafe { placed.operator().apply_raw(alpha, x, beta, y, stream)? };
+    let (count, queue) = (columns as usize, stream as cuda::CUstream);
+    if count > 1 && !is_captured(stream)? {
+        placed.ready_many(count)?;
     }
-    Ok(())
+    // SAFETY: the Python package has checked type, length, GPU and contiguity of the vectors, and that
+    // they do not overlap; their owners free memory in the order of the stream. The caller holds
+    // `Order`, which keeps products in order.
+    unsafe { placed.apply_many_raw(count, alpha, x, beta, y, queue) }
 }
 
 /// Tells whether a graph captures the work on a stream.

@@ -96,7 +96,17 @@ impl CusparseProduct {
         // addresses before use.
         unsafe {
             let code = (library.create_csr)(
-                &mut plan.matrix, rows, cols, nnz, offsets, columns, values, index, index, 0, value,
+                &mut plan.matrix,
+                rows,
+                cols,
+                nnz,
+                offsets,
+                columns,
+                values,
+                index,
+                index,
+                0,
+                value,
             );
             check(code, "describing the matrix")?;
             let (count, forms) = form;
@@ -170,13 +180,33 @@ impl CusparseProduct {
         unsafe {
             set_vectors(plan, product)?;
             let code = (self.library.spmm_buffer_size)(
-                self.handle, 0, 0, alpha, plan.matrix, x, beta, y, value, plan.algorithm, &mut bytes,
+                self.handle,
+                0,
+                0,
+                alpha,
+                plan.matrix,
+                x,
+                beta,
+                y,
+                value,
+                plan.algorithm,
+                &mut bytes,
             );
             check(code, "asking for its buffer")?;
             let buffer = Memory::zeros(bytes.max(8) as u64, &self.queue)?;
             let at = buffer.address() as *mut c_void;
             let code = (self.library.spmm_preprocess)(
-                self.handle, 0, 0, alpha, plan.matrix, x, beta, y, value, plan.algorithm, at,
+                self.handle,
+                0,
+                0,
+                alpha,
+                plan.matrix,
+                x,
+                beta,
+                y,
+                value,
+                plan.algorithm,
+                at,
             );
             check(code, "preprocessing")?;
             Ok(buffer)
@@ -198,7 +228,17 @@ impl CusparseProduct {
             check(code, "setting the stream")?;
             set_vectors(plan, product)?;
             let code = (self.library.spmm)(
-                self.handle, 0, 0, alpha, plan.matrix, x, beta, y, value, plan.algorithm, buffer,
+                self.handle,
+                0,
+                0,
+                alpha,
+                plan.matrix,
+                x,
+                beta,
+                y,
+                value,
+                plan.algorithm,
+                buffer,
             );
             check(code, "multiplying several vectors")
         }
