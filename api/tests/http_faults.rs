@@ -139,7 +139,7 @@ mod tests {
         faulty.service.signal("TERM");
         let faulty = faulty.again();
         assert!(is_known(&faulty.service, 1) && is_known(&faulty.service, 3));
-        assert_eq!(faulty.service.get("/jobs/1").1["status"], "succeeded");
+        assert_eq!(faulty.service.get("/jobs").1["jobs"][0]["status"], "succeeded");
     }
 
     fn a_clock_that_steps_harms_nothing(folder: &Path) {
@@ -182,7 +182,7 @@ mod tests {
         // More memory than the system gives.
         let mut service = serve_by(&limited, &["--memory", "64G", "--workers", "2"]);
         let (status, answer) =
-            service.recommend("?device=h200&generate=elasticity:1000000", "", b"");
+            service.recommend("?device=h200&generate=elasticity:2000000", "", b"");
         assert_eq!((status, &answer["error"]["code"]), (429, &json!("memory")), "{answer}");
         assert!(service.process.try_wait().expect("it is asked").is_none(), "it runs");
         assert_eq!(service.recommend("?device=h200&generate=heat:500", "", b"").0, 200);
