@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("wisdom")), "{answer}");
         let (status, answer) = service.get("/readyz");
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("wisdom")), "{answer}");
-        // What needs no disk goes on.
+        // Answers that need no disk go on.
         let (status, answer) = service.recommend("?device=h200&generate=heat:500", "", b"");
         assert_eq!(status, 200, "{answer}");
         assert!(is_known(service, 1));

@@ -430,7 +430,7 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     let read_s = start.elapsed().as_secs_f64();
     service.metrics.stage("read", read_s);
     tracing::Span::current().record("read_s", read_s);
-    // What is noted of a body is no part of the matrix.
+    // A note of the reader is about the body, not the matrix.
     let is_kept = options.mode == Mode::Rank && !options.measures() && notes.is_empty();
     let same = is_kept
         .then(|| key(service, Matrix::Values(hash_of(csr.as_ref(), service.seed)), options, None));

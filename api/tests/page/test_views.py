@@ -69,7 +69,7 @@ def test_the_form_of_a_training_makes_a_job(tab, service):
     one.check_access("the form of a training")
     page.fill("#tune-device", "cpu")
     page.select_option("#tune-precision", "f64")
-    # What the service refuses is told beside the form.
+    # The form shows why the service refuses it.
     page.fill("#tune-matrix", "nosuch:100")
     page.click(".tune button")
     expect(page.locator(".tune [role=alert]")).to_contain_text("nosuch")
