@@ -3,6 +3,7 @@
 import { ask, get, text } from "./api.js";
 import { byId, el, show } from "./dom.js";
 import { markdown } from "./markdown.js";
+import { training } from "./tune.js";
 import { count, date } from "./units.js";
 
 /** Scores that are shown, by key; the card has all. */
@@ -58,7 +59,7 @@ function draw(node, models, sentence) {
     show(node,
         el("div", { class: "view-head" }, el("p", { role: "status" }, sentence),
             el("button", { type: "button", on: { click: reload } }, "Read the models again")),
-        el("ul", { class: "plain models" }, models.map(entry)));
+        training(), el("ul", { class: "plain models" }, models.map(entry)));
 }
 
 /** Shows the models. */

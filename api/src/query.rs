@@ -8,10 +8,11 @@ use ellect::{Error, Result};
 /// # Errors
 /// [`Error::Argument`] that lists the known names or the legal values.
 pub fn parsed<P: Parser>(pairs: &[(String, String)]) -> Result<P> {
-    let known = parameters::<P>();
+    let command = P::command();
     for (name, _) in pairs {
-        if !known.iter().any(|known| known.name == *name) {
-            let known: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
+        if !command.get_arguments().any(|known| known.get_id() == name.as_str()) {
+            let known: Vec<_> =
+                command.get_arguments().map(|known| known.get_id().as_str()).collect();
             return Err(Error::argument(format!(
                 "no option is named '{name}'; there are: {}",
                 known.join(", ")
@@ -19,7 +20,8 @@ pub fn parsed<P: Parser>(pairs: &[(String, String)]) -> Result<P> {
         }
     }
     let words = pairs.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
-    P::try_parse_from(words).map_err(|error| {
+    let matches = command.try_get_matches_from(words);
+    matches.and_then(|matches| P::from_arg_matches(&matches)).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         Error::argument(as_parameters(first.trim_start_matches("error: ")))

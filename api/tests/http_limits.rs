@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use service::{Service, answer, sample, serve, serve_by};
+use service::{Service, answer, number_in, sample, serve, serve_by};
 
 /// Reads one answer of a connection that stays open; returns the status and body.
 fn next_answer(stream: &mut TcpStream) -> (u16, Value) {
@@ -201,18 +201,39 @@ fn a_replaced_program_file_harms_nothing() {
     assert_eq!((status, &answer["ranking"][0]["source"]), (200, &json!("measured")), "{answer}");
 }
 
+/// Returns matrices in several forms, and bodies that claim or expand to much more than they are.
+fn bodies() -> Vec<Vec<u8>> {
+    let text = sample("circuit");
+    let packed = gzip(&String::from_utf8_lossy(&text));
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default();
+    archive.start_file("circuit.mtx", options).expect("memory");
+    archive.write_all(&text).expect("memory");
+    let archive = archive.finish().expect("memory").into_inner();
+    let zstd = zstd::encode_all(&text[..], 1).expect("memory");
+    let head = "%%MatrixMarket matrix coordinate real general\n";
+    let lying = format!("{head}4000000000 4000000000 4000000000\n1 1 1\n").into_bytes();
+    let bomb = gzip(&format!("{head}9 9 4000000\n{}", "1 1 1\n".repeat(4_000_000)));
+    let json = br#"{"nrows": 3, "ncols": 3, "indptr": [0, 1, 2, 3], "indices": [0, 1, 2], "data": [1, 2, 3]}"#;
+    vec![text, packed, archive, zstd, lying, bomb, json.to_vec()]
+}
+
+/// `ELLECT_TEST_BODIES` is the number of bodies.
 #[test]
-fn random_and_cut_bodies_never_end_the_service() {
-    let mut service = serve(&["--memory", "512M"]);
-    let matrix = sample("circuit");
+fn random_cut_lying_and_expanding_bodies_never_end_the_service() {
+    let mut service = serve(&["--memory", "512M", "--max-nonzeros", "1000000"]);
+    let bodies = bodies();
     let mut state = 1_u64;
     let mut random = || {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
-    for round in 0..200 {
-        let mut body = matrix[..random() % matrix.len()].to_vec();
+    for round in 0..number_in("ELLECT_TEST_BODIES", 200) {
+        let whole = &bodies[random() % bodies.len()];
+        // Every fourth body is whole, but for its changed bytes.
+        let length = if random() % 4 == 0 { whole.len() } else { random() % whole.len() };
+        let mut body = whole[..length].to_vec();
         for _ in 0..random() % 8 {
             let (at, byte) = (random(), random() as u8);
             if let Some(place) = body.len().checked_sub(1).map(|last| at % (last + 1)) {

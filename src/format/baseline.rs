@@ -1,6 +1,8 @@
 //! The baseline: the CSR arrays that a program has before any choice, and the kernel that
 //! multiplies them.
 
+use std::sync::OnceLock;
+
 use super::{Candidate, candidates};
 use crate::device::Kind;
 use crate::target::Target;
@@ -65,22 +67,40 @@ impl Candidate {
     }
 }
 
+/// Candidates of each kind of device, found at the first request: a choice from features needs them
+/// several times, and takes less time than listing all candidates.
+type Found = [OnceLock<Vec<Candidate>>; 2];
+
+fn found(all: &'static Found, kind: Kind, find: impl FnOnce() -> Vec<Candidate>) -> Vec<Candidate> {
+    let of_kind = match kind {
+        Kind::Host => &all[0],
+        Kind::Gpu => &all[1],
+    };
+    of_kind.get_or_init(find).clone()
+}
+
 /// Returns the baselines of devices of this kind, in the order of [`BASELINES`].
 pub fn baselines(kind: Kind) -> Vec<Candidate> {
-    let mut all = candidates(kind);
-    all.retain(Candidate::is_baseline);
-    all.sort_by_key(|candidate| candidate.format.role);
-    all
+    static FOUND: Found = [const { OnceLock::new() }; 2];
+    found(&FOUND, kind, || {
+        let mut all = candidates(kind);
+        all.retain(Candidate::is_baseline);
+        all.sort_by_key(|candidate| candidate.format.role);
+        all
+    })
 }
 
 /// Returns the converted candidates of devices of this kind that need no analysis: the default
 /// variants of formats with [`Storage::IMMEDIATE`](super::Storage::IMMEDIATE).
 pub fn immediate(kind: Kind) -> Vec<Candidate> {
-    let mut all = candidates(kind);
-    all.retain(|candidate| {
-        candidate.format.immediate && candidate.params.are_defaults(candidate.format)
-    });
-    all
+    static FOUND: Found = [const { OnceLock::new() }; 2];
+    found(&FOUND, kind, || {
+        let mut all = candidates(kind);
+        all.retain(|candidate| {
+            candidate.format.immediate && candidate.params.are_defaults(candidate.format)
+        });
+        all
+    })
 }
 
 /// Returns the item whose candidate choices are compared with: the first of [`BASELINES`] that

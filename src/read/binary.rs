@@ -70,6 +70,7 @@ pub(super) fn no_imaginary_part(part: f64) -> std::result::Result<(), String> {
 ///
 /// # Errors
 /// A text, if the value is not finite.
+#[inline]
 pub(super) fn value<T: Scalar>(number: f64) -> std::result::Result<T, String> {
     let value = T::from_f64(number);
     if value.to_f64().is_finite() {

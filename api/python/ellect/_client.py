@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -10,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,22 @@ class Client:
         """Return the state of a service that can answer; otherwise raise `ServiceError`."""
         return dict(self._get("/readyz"))
 
+    def version(self) -> dict[str, Any]:
+        """Return name and version of the service."""
+        return dict(self._get("/version"))
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Return the classes of matrices that ``generate=`` names."""
+        return list(self._get("/classes"))
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Return the matrices that ship as samples, by name."""
+        return list(self._get("/samples"))
+
+    def sample(self, name: str) -> bytes:
+        """Return a sample in Matrix Market form."""
+        return self._read(self._request("GET", f"/samples/{urllib.parse.quote(name, safe='')}"))
+
     def formats(self) -> list[dict[str, Any]]:
         """Return the storage formats with their parameters."""
         return list(self._get("/formats"))
@@ -97,6 +114,16 @@ class Client:
     def reload_models(self) -> list[dict[str, Any]]:
         """Make the service read its models again; return them as `models` does."""
         return list(self._ask(self._request("POST", "/models/reload", body=b"")))
+
+    def structures(self, **options: object) -> dict[str, Any]:
+        """Return the measured matrices, and on how many each format was fastest.
+
+        Parameters
+        ----------
+        **options
+            Parameters of ``GET /structures``: origin, text, limit and from.
+        """
+        return dict(self._ask(self._request("GET", "/structures", _pairs(options))))
 
     def structure(self, fingerprint: str) -> dict[str, Any]:
         """Return features and measurements of a matrix that was measured.
@@ -165,6 +192,17 @@ class Client:
     def job(self, number: int) -> dict[str, Any]:
         """Return a job, with its result if it has one."""
         return dict(self._get(f"/jobs/{number}"))
+
+    def events(self, number: int) -> Iterator[dict[str, Any]]:
+        """Yield a job now and each time it changes, until it has ended or the service stops.
+
+        A service that stops goes on with its jobs at its next start.
+        """
+        request = self._request("GET", f"/jobs/{number}/events")
+        with self._open(request) as answer:
+            for line in self._lines(answer):
+                if line.startswith(b"data:"):
+                    yield json.loads(line.removeprefix(b"data:"))
 
     def cancel(self, number: int) -> dict[str, Any]:
         """Cancel a job and return it; its end may take some seconds."""
@@ -267,12 +305,26 @@ class Client:
             ) from error
 
     def _read(self, request: urllib.request.Request) -> bytes:
+        with self._open(request) as answer, self._told_of_faults():
+            found: bytes = answer.read()
+            return found
+
+    def _lines(self, answer: Any) -> Iterator[bytes]:
+        with self._told_of_faults():
+            yield from answer
+
+    def _open(self, request: urllib.request.Request) -> Any:
+        """Send a request and return its answer, whose body is not read yet."""
         if self._token is not None:
             request.add_header("Authorization", f"Bearer {self._token}")
+        with self._told_of_faults():
+            return urllib.request.urlopen(request, timeout=self.timeout_s)
+
+    @contextlib.contextmanager
+    def _told_of_faults(self) -> Iterator[None]:
+        """Raise the error of an answer, or of a connection, as one of this package."""
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-                found: bytes = answer.read()
-                return found
+            yield
         except urllib.error.HTTPError as error:
             with error:
                 raise _failure(error) from None

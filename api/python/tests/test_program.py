@@ -102,6 +102,25 @@ def test_the_client_asks_a_service(service, matrix, tmp_path):
     assert client.metrics().endswith("# EOF\n")
 
 
+def test_the_client_finds_what_a_service_offers(service):
+    client = ellect.Client(service, token=READ)
+    assert client.version()["version"] == ellect.__version__
+    assert "elasticity" in {item["name"] for item in client.classes()}
+    names = [item["name"] for item in client.samples()]
+    assert names
+    body = client.sample(names[0])
+    assert body.startswith(b"%%MatrixMarket")
+    for kind, ask in [
+        ("path", lambda: client.sample("../Cargo.toml")),
+        ("job", lambda: next(client.events(10**6))),
+    ]:
+        with pytest.raises(ellect.ServiceError) as raised:
+            ask()
+        assert raised.value.kind == kind
+    with pytest.raises(ellect.ArgumentError, match="origin"):
+        client.structures(origin="elsewhere")
+
+
 def test_refusals_of_a_service_are_exceptions(service, matrix):
     client = ellect.Client(service, token=READ)
     for kind, ask in [
@@ -130,6 +149,9 @@ def test_a_service_measures_for_those_who_may(service, matrix):
     assert any(item.source == "measured" for item in answer.ranking)
     found = client.structure(answer.fingerprint)
     assert found["measurements"]
+    listed = client.structures(text=answer.fingerprint)
+    assert [item["fingerprint"] for item in listed["structures"]] == [answer.fingerprint]
+    assert listed["structures"][0]["best"] and client.structures(text="no such")["total"] == 0
     records = client.measurements()
     assert any(record.get("device") == "cpu" for record in records)
     others = client.measurements(device="h200")
@@ -161,12 +183,12 @@ def test_models_and_jobs_of_a_service(service):
         impatient.tune(generate="small", budget="10m")
     (job,) = client.jobs(kind="tune", limit=1)
     assert job["status"] in ("enqueued", "processing")
+    changes = client.events(job["id"])
+    assert next(changes)["status"] in ("enqueued", "processing")
     client.cancel(job["id"])
-    for _ in range(100):
-        if (state := client.job(job["id"])["status"]) not in ("enqueued", "processing"):
-            break
-        time.sleep(0.1)
-    assert state == "canceled"
+    *_, last = changes
+    assert (last["id"], last["status"]) == (job["id"], "canceled")
+    assert client.job(job["id"])["status"] == "canceled"
 
 
 def test_an_interrupt_ends_a_command():

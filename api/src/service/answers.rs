@@ -1,4 +1,4 @@
-//! Answers that are kept: by the hash of the body, and by the fingerprint of the matrix.
+//! Answers that are kept: by the hash of the body, by that of the matrix, and by its fingerprint.
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +35,8 @@ pub struct Key {
 pub enum Matrix {
     /// Hash of a body.
     Body(u128),
+    /// Hash of the pattern and the values, which other bodies may hold in other forms.
+    Values(u128),
     /// Fingerprint of the matrix that was posted last with this pattern.
     Pattern(Fingerprint),
 }

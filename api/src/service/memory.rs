@@ -108,6 +108,25 @@ impl Share {
     }
 }
 
+/// Checks that the system gives this number of bytes now, because a failed allocation would end the
+/// service. A limit on the memory of the process may be lower than the budget.
+///
+/// # Errors
+/// 429 if it does not.
+pub fn check_given(bytes: u64) -> Result<(), Failure> {
+    let mut room: Vec<u8> = Vec::new();
+    let given = usize::try_from(bytes).is_ok_and(|bytes| room.try_reserve_exact(bytes).is_ok());
+    std::hint::black_box(room);
+    if given {
+        return Ok(());
+    }
+    let stated = format!(
+        "this request needs {} of memory, which the system does not give now; try again later",
+        units::bytes(bytes)
+    );
+    Err(Failure::new(&MEMORY, stated).with_detail(json!({"needed": bytes})))
+}
+
 /// Returns the default budget: half of the memory that the machine or the control group of this
 /// process has.
 pub fn default_bytes() -> u64 {
@@ -133,6 +152,13 @@ mod tests {
         assert!(early.is_err(), "nothing was returned yet");
         drop(first);
         assert!(waiting.await.is_ok());
+    }
+
+    #[test]
+    fn memory_that_the_system_does_not_have_is_not_given() {
+        assert!(check_given(1 << 20).is_ok());
+        let failure = check_given(1 << 60).expect_err("no machine has it");
+        assert_eq!((failure.code, &failure.detail["needed"]), (&MEMORY, &json!(1_u64 << 60)));
     }
 
     #[tokio::test]

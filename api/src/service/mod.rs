@@ -4,8 +4,8 @@
 //! threads, by default as many at once as there are cores; callers beyond a short queue get status
 //! 503. Requests that measure are jobs: they wait in a line of their device, which one long-lived
 //! process serves, and do not delay other requests. A request reserves the memory that its matrix may take before
-//! it reads the matrix. Answers are kept by the hash of the body and by the fingerprint of the
-//! matrix.
+//! it reads the matrix. Answers are kept by the hash of the body, by that of the matrix, and by its
+//! fingerprint.
 
 mod accept;
 pub mod access;
@@ -27,6 +27,7 @@ mod openapi;
 mod page;
 mod pictures;
 mod places;
+mod queries;
 mod recommend;
 mod records;
 mod routes;
@@ -62,6 +63,7 @@ use metrics::Metrics;
 use models::Models;
 use pictures::Pictures;
 use places::Places;
+use queries::Queries;
 use structures::Summaries;
 
 use crate::shared::{Address, Client};
@@ -132,6 +134,7 @@ pub struct Service {
     pub jobs: Arc<Jobs>,
     models: Models,
     answers: Answers,
+    queries: Queries,
     pictures: Pictures,
     summaries: Summaries,
     metrics: Metrics,
@@ -153,6 +156,7 @@ impl Service {
             jobs,
             models: Models::default(),
             answers: Answers::new((config.memory / OF_ANSWERS).min(MOST_ANSWERS)),
+            queries: Queries::new(),
             pictures: Pictures::new((config.memory / OF_PICTURES).min(MOST_PICTURES), &config.data),
             summaries: Summaries::default(),
             metrics: Metrics::new(),

@@ -56,6 +56,7 @@ files! {
     "picture.js" SCRIPT;
     "ranking.js" SCRIPT;
     "snippets.js" SCRIPT;
+    "tune.js" SCRIPT;
     "units.js" SCRIPT;
     "wisdom.js" SCRIPT;
 }

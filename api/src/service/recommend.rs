@@ -18,7 +18,8 @@ use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
-use ellect::{Error, Fingerprint, Precision, Scalar};
+use ellect::{CsrRef, Error, Fingerprint, Precision, Scalar};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::Service;
 use super::accept::Form;
@@ -30,7 +31,7 @@ use super::failure::{ARGUMENT, Failure, MATRIX, MEMORY, TIMEOUT};
 use super::html;
 use super::jobs::{self, Entry};
 use super::measured::{self, Asked};
-use super::memory::Reserved;
+use super::memory::{self, Reserved};
 use super::places::Client;
 use crate::options::{BodyOptions, Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
@@ -107,7 +108,7 @@ pub async fn posted(
     request: Request,
 ) -> Result<Response, Failure> {
     let query = pairs_of(pairs)?;
-    let (options, reading) = options_of(&query)?;
+    let (options, reading) = service.queries.parsed(&query)?.as_ref().clone();
     if options.measures() {
         role.check_writes("measuring")?;
     }
@@ -156,7 +157,8 @@ pub async fn known(
     pairs: Pairs,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let (options, _) = options_of(&pairs_of(pairs)?)?;
+    let query = service.queries.parsed(&pairs_of(pairs)?)?;
+    let (options, _) = query.as_ref();
     let Path(fingerprint) =
         fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let fingerprint: Fingerprint = fingerprint.parse()?;
@@ -165,8 +167,8 @@ pub async fn known(
                       measurements; POST it for effort=measure and mode=prepare";
         return Err(Failure::new(&ARGUMENT, stated));
     }
-    let (backend, _) = opened(&service, &options).await?;
-    let key = key(&service, Matrix::Pattern(fingerprint), &options, None);
+    let (backend, _) = opened(&service, options).await?;
+    let key = key(&service, Matrix::Pattern(fingerprint), options, None);
     let answer = match service.answers.get(&key) {
         Some(answer) if answer.choice.spmvs == options.spmvs => answer,
         Some(answer) => {
@@ -179,7 +181,7 @@ pub async fn known(
             tokio::task::spawn_blocking(job).await.map_err(Failure::internal)??
         }
     };
-    respond(&service, &headers, &answer, &options, true)
+    respond(&service, &headers, &answer, options, true)
 }
 
 /// Chooses for a matrix of which only the features are known, from the stored measurements.
@@ -315,6 +317,7 @@ pub async fn answered<Held: Send + Sync + 'static>(
     let mut bytes = first_reservation(case).min(most);
     loop {
         let reserved = reserved(service, case, bytes).await?;
+        memory::check_given(bytes)?;
         let (service, case, held) = (Arc::clone(service), Arc::clone(case), Arc::clone(&held));
         let log = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
@@ -425,6 +428,16 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     }
     let Found { csr, notes } = read::<T>(service, case, memory)?;
     let read_s = start.elapsed().as_secs_f64();
+    service.metrics.stage("read", read_s);
+    tracing::Span::current().record("read_s", read_s);
+    // A note of the reader is about the body, not the matrix.
+    let is_kept = options.mode == Mode::Rank && !options.measures() && notes.is_empty();
+    let same = is_kept
+        .then(|| key(service, Matrix::Values(hash_of(csr.as_ref(), service.seed)), options, None));
+    if let Some(answer) = same.as_ref().and_then(|same| service.answers.get(same)) {
+        keep_by_pattern(service, options, &answer);
+        return Ok(answer);
+    }
     let tuner = match job {
         Some(job) => tuner.stopping_when(job.stop()),
         None => tuner,
@@ -438,9 +451,8 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
         Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut tell)?;
     choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
     let choose_s = start.elapsed().as_secs_f64() - read_s;
-    service.metrics.stage("read", read_s);
     service.metrics.stage("choose", choose_s);
-    tracing::Span::current().record("read_s", read_s).record("choose_s", choose_s);
+    tracing::Span::current().record("choose_s", choose_s);
     let print = choice.fingerprint;
     if let Some(print) = print {
         service.pictures.keep(print, &csr, &choice.features)?;
@@ -450,9 +462,34 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
         }
     }
     let answer = Answer::of(choice)?;
-    if let Some(print) = print.filter(|_| options.mode == Mode::Rank && !options.measures()) {
-        let key = key(service, Matrix::Pattern(print), options, None);
-        service.answers.keep(key, Arc::clone(&answer));
+    if let Some(same) = same {
+        service.answers.keep(same, Arc::clone(&answer));
     }
+    keep_by_pattern(service, options, &answer);
     Ok(answer)
+}
+
+/// Keeps the answer for a matrix that is ranked, to be asked for by its fingerprint.
+fn keep_by_pattern(service: &Service, options: &Options, answer: &Arc<Answer>) {
+    if let Some(print) = answer.choice.fingerprint
+        && options.mode == Mode::Rank
+        && !options.measures()
+    {
+        let key = key(service, Matrix::Pattern(print), options, None);
+        service.answers.keep(key, Arc::clone(answer));
+    }
+}
+
+/// Returns a hash of the pattern and the values of a matrix; `seed` is as for bodies.
+fn hash_of<T: Scalar>(csr: CsrRef<'_, T>, seed: u64) -> u128 {
+    let mut hash = Xxh3::with_seed(seed);
+    hash.update(Fingerprint::of(csr.pattern()).to_string().as_bytes());
+    for values in csr.values().chunks(512) {
+        let mut bits = [[0; 8]; 512];
+        for (bits, value) in bits.iter_mut().zip(values) {
+            *bits = value.bits().to_le_bytes();
+        }
+        hash.update(bits[..values.len()].as_flattened());
+    }
+    hash.digest128()
 }

@@ -125,7 +125,7 @@ fn add(wisdom: &Wisdom, received: &Received, join: bool, most: u64) -> Result<Im
         ellect::Error::Io { source, .. } if received.packed => {
             Failure::new(&RECORDS, format!("the body cannot be unpacked: {source}"))
         }
-        ellect::Error::Wisdom { .. } => {
+        ellect::Error::Wisdom { .. } | ellect::Error::Io { .. } => {
             tracing::error!("{error}");
             Failure::new(&WISDOM, "the measurements could not be stored; try again later")
         }

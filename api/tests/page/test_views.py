@@ -61,6 +61,32 @@ def test_models_have_cards(tab):
     expect(page.locator("#models")).to_contain_text("were read again")
 
 
+def test_the_form_of_a_training_makes_a_job(tab, service):
+    one = tab(expected=REFUSED)
+    one.open()
+    page = shown(one, "models")
+    page.click("summary:has-text('Train models')")
+    one.check_access("the form of a training")
+    page.fill("#tune-device", "cpu")
+    page.select_option("#tune-precision", "f64")
+    # The form shows why the service refuses it.
+    page.fill("#tune-matrix", "nosuch:100")
+    page.click(".tune button")
+    expect(page.locator(".tune [role=alert]")).to_contain_text("nosuch")
+    page.fill("#tune-matrix", "heat:300, stencil5:300")
+    page.fill("#tune-budget", "90s")
+    page.click(".tune button")
+    page.wait_for_selector("#jobs .job")
+    (job,) = service.ask("jobs?kind=tune")["jobs"]
+    details = job["details"]
+    assert (details["device"], details["precision"], details["budget"]) == ("cpu", ["f64"], "90s")
+    assert details["matrix"] == ["heat:300", "stencil5:300"] and details["generate"] is None
+    card = page.locator(f".job:has-text('Job {job['id']} ')")
+    assert "training for cpu" in card.inner_text()
+    card.locator("text=Cancel").click()
+    expect(card).to_have_attribute("data-status", "canceled")
+
+
 def test_jobs_are_followed_and_canceled(tab, service):
     matrix = (DATA / "elasticity.mtx").read_bytes()
     path = "recommend?device=cpu&effort=exhaustive&budget=60s&wait_ms=0"

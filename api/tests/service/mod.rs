@@ -63,10 +63,15 @@ pub fn serve_at(program: &std::path::Path, data: String, more: &[&str]) -> Servi
 
 impl Service {
     /// Starts the service again on its data folder, after its process was told to end.
-    pub fn again(mut self, more: &[&str]) -> Service {
+    pub fn again(self, more: &[&str]) -> Service {
+        self.again_by(env!("CARGO_BIN_EXE_ellect").as_ref(), more)
+    }
+
+    /// Starts the service again from `program`.
+    pub fn again_by(mut self, program: &std::path::Path, more: &[&str]) -> Service {
         self.process.wait().expect("it ends");
         let data = std::mem::take(&mut self.data);
-        serve_at(env!("CARGO_BIN_EXE_ellect").as_ref(), data, more)
+        serve_at(program, data, more)
     }
 
     /// Sends a signal to the process of the service, `KILL` for instance.
@@ -137,6 +142,19 @@ impl Service {
         stream
     }
 
+    /// Sends one request to a service that may end before it answers.
+    pub fn attempt(&self, method: &str, target: &str, body: &[u8]) -> Option<Answer> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        let length = body.len();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        parsed(&answer)
+    }
+
     /// Sends one request; returns the status, head and body of the answer.
     pub fn ask(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Answer {
         answer(self.begin(method, target, headers, body.len()), body)
@@ -188,10 +206,20 @@ pub fn answer(mut stream: TcpStream, body: &[u8]) -> Answer {
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    let split = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head and a body");
+    parsed(&answer).expect("a head and a body")
+}
+
+fn parsed(answer: &[u8]) -> Option<Answer> {
+    let split = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&answer[..split]).into_owned();
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    Answer { status, head, body: answer[split + 4..].to_vec() }
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok())?;
+    Some(Answer { status, head, body: answer[split + 4..].to_vec() })
+}
+
+/// Returns the number in a variable of the environment: of rounds, for instance, of which a quick test
+/// does `few`.
+pub fn number_in(variable: &str, few: u64) -> u64 {
+    std::env::var(variable).map_or(few, |text| text.parse().expect("a number"))
 }
 
 pub fn sample(name: &str) -> Vec<u8> {

@@ -122,8 +122,25 @@ impl NpyHeader {
         self.shape.iter().try_fold(1_u64, |len, &n| len.checked_mul(n))
     }
 
+    /// Returns the element in `bytes` of an array of little-endian f64, the usual type of values; `None`
+    /// if this array has another type.
+    #[inline]
+    pub fn double(&self, bytes: &[u8]) -> Option<f64> {
+        let is_usual = self.kind == b'f' && self.order == ByteOrder::Little;
+        let bytes: &[u8; 8] = bytes.try_into().ok().filter(|_| is_usual)?;
+        Some(f64::from_le_bytes(*bytes))
+    }
+
     /// Returns the element in `bytes` as an index; `None` if it is negative or no whole number.
+    #[inline]
     pub fn index(&self, bytes: &[u8]) -> Option<u64> {
+        // The usual type of indices.
+        if self.kind == b'i'
+            && self.order == ByteOrder::Little
+            && let Ok(bytes) = <&[u8; 4]>::try_from(bytes)
+        {
+            return u64::try_from(i32::from_le_bytes(*bytes)).ok();
+        }
         match self.kind {
             b'u' => Some(self.word(bytes)),
             b'i' => u64::try_from(self.signed(bytes)).ok(),
@@ -224,6 +241,13 @@ mod tests {
         assert_eq!(little.number(&[0xfe, 0xff]), Some(-2.0));
         assert_eq!(little.index(&[0xfe, 0xff]), None);
         assert_eq!(little.index(&[2, 1]), Some(258));
+        let usual = header("<i4", "(1,)").expect("valid");
+        assert_eq!(usual.index(&[2, 1, 0, 0]), Some(258));
+        assert_eq!(usual.index(&[0xfe, 0xff, 0xff, 0xff]), None);
+        for (descr, double) in [("<f8", Some(1.5)), (">f8", None), ("<i8", None), ("<f4", None)] {
+            let header = header(descr, "(1,)").expect("valid");
+            assert_eq!(header.double(&1.5_f64.to_le_bytes()[..header.size]), double, "{descr}");
+        }
         let big = header(">i4", "(1,)").expect("valid");
         assert_eq!(big.index(&[0, 0, 1, 2]), Some(258));
         let float = header(">f4", "(1,)").expect("valid");

@@ -349,6 +349,9 @@ impl<R: Read + Seek> Archive<'_, R> {
         let mut rounded = 0;
         let values =
             self.elements("data", dimensions, context.limits.nonzeros, |header, bytes| {
+                if let Some(number) = header.double(bytes) {
+                    return binary::value(number);
+                }
                 if header.integer(bytes).is_some_and(is_rounded) {
                     rounded += 1;
                 }

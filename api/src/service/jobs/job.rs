@@ -1,6 +1,6 @@
 //! A job: work that takes longer than a request waits.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -120,6 +120,12 @@ pub struct Job {
     pub started_at: Option<f64>,
     /// Seconds since 1970; `None` before the end.
     pub finished_at: Option<f64>,
+    /// Seconds from the beginning of the work to its end, by a clock that never steps.
+    #[serde(default)]
+    pub duration_s: Option<f64>,
+    /// Beginning of the work, if it was in this process.
+    #[serde(skip)]
+    begun: Option<Instant>,
     /// Number of times that the work began.
     pub attempts: u32,
     /// The part that is done.
@@ -143,6 +149,8 @@ impl Job {
             enqueued_at: now_s(),
             started_at: None,
             finished_at: None,
+            duration_s: None,
+            begun: None,
             attempts: 0,
             progress: None,
             again: None,
@@ -160,6 +168,7 @@ impl Job {
     pub fn begin(&mut self) {
         self.status = Status::Processing;
         self.started_at = Some(now_s());
+        self.begun = Some(Instant::now());
         self.attempts += 1;
     }
 
@@ -167,6 +176,7 @@ impl Job {
     pub fn wait_again(&mut self, why: &str) {
         self.status = Status::Enqueued;
         self.started_at = None;
+        self.begun = None;
         self.progress = None;
         self.again = Some(why.to_string());
     }
@@ -175,12 +185,13 @@ impl Job {
     pub fn end(&mut self, status: Status, failure: Option<&Failure>) {
         self.status = status;
         self.finished_at = Some(now_s());
+        // To the millisecond, as the times are.
+        self.duration_s = self.begun.map(|begun| begun.elapsed().as_millis() as f64 / 1e3);
         self.error = failure.map(|failure| failure.body()["error"].take());
     }
 
     /// Returns the job as clients see it.
     pub fn shown(&self) -> Value {
-        let duration_s = self.finished_at.zip(self.started_at).map(|(end, start)| end - start);
         json!({
             "id": self.id,
             "kind": self.task.kind(),
@@ -193,7 +204,7 @@ impl Job {
             "enqueued_at": self.enqueued_at,
             "started_at": self.started_at,
             "finished_at": self.finished_at,
-            "duration_s": duration_s,
+            "duration_s": self.duration_s,
         })
     }
 }
