@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class Operator(LinearOperator):
                 raise ShapeError(f"out has shape {out.shape}; it must be {shape}")
             if out.dtype != self.dtype:
                 raise KindError(f"out has type {out.dtype}; it must be {self.dtype}")
-        order = "F" if x.flags.f_contiguous else "C"
+        order: Literal["C", "F"] = "F" if x.flags.f_contiguous else "C"
         if x.dtype != self.dtype or not (x.flags.aligned and (x.flags.c_contiguous or order == "F")):
             if not np.can_cast(x.dtype, self.dtype, "same_kind"):
                 raise KindError(f"x has type {x.dtype}; it must be real: multiply its parts")
