@@ -230,7 +230,7 @@ class Operator(LinearOperator):
         columns = x.shape[1] if x.ndim == 2 else 1
         x_rows, y_rows = not x.flags.f_contiguous, not y.flags.f_contiguous
         x, y = (x if x_rows else x.T), (y if y_rows else y.T)
-        self._core.apply(x, y, alpha, beta, columns, (x_rows, y_rows))
+        self._core.apply(x, y, alpha, beta, (columns, x_rows, y_rows))
 
     def matvec(self, x: VectorLike) -> Any:
         """Return A x for a vector of shape ``(n,)`` or ``(n, 1)``."""
