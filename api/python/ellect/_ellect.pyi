@@ -70,8 +70,7 @@ class Operator:
         out: NDArray[Any],
         alpha: float,
         beta: float,
-        columns: int,
-        by_rows: tuple[bool, bool],
+        vectors: tuple[int, bool, bool],
     ) -> None: ...
     def update(self, data: NDArray[Any]) -> None: ...
     def update_from(self, matrix: Matrix) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -204,7 +204,7 @@ class Operator(LinearOperator):
                 raise ShapeError(f"out has shape {out.shape}; it must be {shape}")
             if out.dtype != self.dtype:
                 raise KindError(f"out has type {out.dtype}; it must be {self.dtype}")
-        order = "F" if x.flags.f_contiguous else "C"
+        order: Literal["C", "F"] = "F" if x.flags.f_contiguous else "C"
         if x.dtype != self.dtype or not (x.flags.aligned and (x.flags.c_contiguous or order == "F")):
             if not np.can_cast(x.dtype, self.dtype, "same_kind"):
                 raise KindError(f"x has type {x.dtype}; it must be real: multiply its parts")
@@ -230,7 +230,7 @@ class Operator(LinearOperator):
         columns = x.shape[1] if x.ndim == 2 else 1
         x_rows, y_rows = not x.flags.f_contiguous, not y.flags.f_contiguous
         x, y = (x if x_rows else x.T), (y if y_rows else y.T)
-        self._core.apply(x, y, alpha, beta, columns, (x_rows, y_rows))
+        self._core.apply(x, y, alpha, beta, (columns, x_rows, y_rows))
 
     def matvec(self, x: VectorLike) -> Any:
         """Return A x for a vector of shape ``(n,)`` or ``(n, 1)``."""

@@ -206,9 +206,9 @@ impl Operator {
 
 #[pymethods]
 impl Operator {
-    /// Computes out = alpha A x + beta out for contiguous arrays of the operator's precision that
-    /// hold `columns` vectors: row by row if `by_rows` says so of x and of out, else one after
-    /// another.
+    /// Computes out = alpha A x + beta out for contiguous arrays of the operator's precision.
+    /// `vectors` tells how many vectors they hold, and for x and for out whether these lie row by row
+    /// or one after another.
     fn apply(
         &self,
         py: Python<'_>,
@@ -216,10 +216,10 @@ impl Operator {
         out: &Bound<'_, PyAny>,
         alpha: f64,
         beta: f64,
-        columns: usize,
-        by_rows: (bool, bool),
+        vectors: (usize, bool, bool),
     ) -> PyResult<()> {
-        let (x, out, vectors) = ((alpha, x), (beta, out), (columns, by_rows));
+        let (columns, x_by_rows, out_by_rows) = vectors;
+        let (x, out, vectors) = ((alpha, x), (beta, out), (columns, (x_by_rows, out_by_rows)));
         if self.precision == Precision::F32.name() {
             return self.apply_as::<f32>(py, x, out, vectors, |prepared| match prepared {
                 Prepared::F32(operator) => Some(operator),
