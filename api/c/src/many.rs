@@ -100,7 +100,8 @@ unsafe fn multiply<T: Scalar>(
 /// `y_leading` are the distances in elements between two vectors, or between two rows in row-major
 /// order; 0 is no gap. Gaps are neither read nor written. X and Y do not overlap. With `beta` 0, Y is
 /// written and never read. In an operator's permuted basis, each vector is permuted. On a host, several
-/// formats read the matrix once for up to 8 vectors; on a GPU, the call copies vector after vector.
+/// formats read the matrix once for up to 8 vectors; on a GPU, `csr` and `hll` do, and the call copies
+/// the vectors there and back.
 ///
 /// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
 ///

@@ -239,7 +239,7 @@ class Operator(LinearOperator):
         return self.apply(x)
 
     def matmat(self, X: VectorLike) -> Any:
-        """Return A X for a matrix of vectors; formats for a host read A once for up to 8 of them.
+        """Return A X for a matrix of vectors; several formats read A once for up to 8 of them.
 
         X may be contiguous by rows or by columns, without a copy; the result is so, too.
         """

@@ -41,8 +41,8 @@ pub struct Evaluate {
     #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
     /// Learn nothing: replay the choices of the models that ship on the records that ship, and compare
-    /// them with those in their cards: exit code 1 if one moved
-    #[arg(long, conflicts_with_all = ["records", "as_is", "models", "record", "plots"])]
+    /// them with the recorded ones: exit code 1 if one moved; with --record, record them
+    #[arg(long, conflicts_with_all = ["records", "as_is", "models", "plots"])]
     replay: bool,
     /// Write the scores of the models that ship to scores.json in this folder, and their cards beside
     /// it, after a change of the code that moves choices: models, in a checkout of this program
@@ -134,21 +134,25 @@ fn replay(
         bail!("no model of {} in {precision} ships, so there is nothing to replay", device.name);
     };
     let scores = replay_scores(cases, model.clone(), device)?;
+    let name = format!("{}-{precision}", device.name);
+    if let Some(folder) = &evaluate.record {
+        record_scores(folder, &name, scores)?;
+        return Ok(false);
+    }
     let recorded = scores.keys().filter(|key| model.scores.contains_key(*key)).count();
     if recorded == 0 {
         bail!(
-            "the card of {} in {precision} holds no replayed scores; `ellect evaluate --device {0} \
-             --quick --record models` writes them",
+            "scores.json holds no replayed scores of {} in {precision}; `ellect evaluate --device {0} \
+             --replay --record models` writes them",
             device.name
         );
     }
     let moved = note_moved(&model, &scores);
-    let name = format!("{}-{precision}", device.name);
     match evaluate.json {
         true => print(&(serde_json::json!({ name: scores }).to_string() + "\n"))?,
         false => {
             let state = if moved { "differ from" } else { "agree with" };
-            print(&format!("{name}: {recorded} replayed scores {state} the card\n"))?;
+            print(&format!("{name}: {recorded} replayed scores {state} the recorded ones\n"))?;
         }
     }
     Ok(moved)
@@ -219,7 +223,7 @@ fn note_moved(model: &Model, replayed: &BTreeMap<String, f64>) -> bool {
         moved = true;
         note(&format!(
             "the model of {} in {} chooses otherwise than when its card was written: {key} is {now}, it \
-             was {then}; `ellect evaluate --device {0} --quick --record models` writes the card again",
+             was {then}; `ellect evaluate --device {0} --quick --record models` writes scores and card again",
             model.device, model.precision
         ));
     }
@@ -235,16 +239,21 @@ fn record(
     scores: BTreeMap<String, f64>,
 ) -> Result<()> {
     let Model { device, precision, .. } = &trained.model;
+    record_scores(folder, &format!("{device}-{precision}"), scores)?;
+    let card = card::card(cases, trained, report);
+    let path = folder.join(file_name(device, *precision)).with_extension("md");
+    write_file(&path, |out| Ok(out.write_all(card.as_bytes())?))
+}
+
+/// Writes scores of a model to scores.json in a folder; its other scores there stay.
+fn record_scores(folder: &Path, model: &str, scores: BTreeMap<String, f64>) -> Result<()> {
     let path = folder.join("scores.json");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let mut all: BTreeMap<String, BTreeMap<String, f64>> =
         serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    all.insert(format!("{device}-{precision}"), scores);
+    all.entry(model.to_string()).or_default().extend(scores);
     let text = serde_json::to_string_pretty(&all)? + "\n";
-    write_file(&path, |out| Ok(out.write_all(text.as_bytes())?))?;
-    let card = card::card(cases, trained, report);
-    let path = folder.join(file_name(device, *precision)).with_extension("md");
-    write_file(&path, |out| Ok(out.write_all(card.as_bytes())?))
+    write_file(&path, |out| Ok(out.write_all(text.as_bytes())?))
 }
 
 /// Notes each figure that is worse than its model's score; answers no if there is one.
