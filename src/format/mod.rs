@@ -64,7 +64,7 @@ pub use gpu::convert::Matrix;
 pub(crate) use gpu::convert::{Check, TOLD};
 pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets};
 pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
-pub(crate) use gpu::several::{Access, Several, WIDTHS};
+pub use gpu::several::{Access, Several, WIDTHS};
 pub(crate) use gpu::stop::Stop;
 pub(crate) use offsets::Offsets;
 pub use storage::{Format, Layout, Storage};

@@ -316,7 +316,7 @@ impl Format {
 
     /// Returns the launch for several vectors in place of one for one vector:
     /// [`Storage::several`].
-    pub(crate) fn several(&self, one: &Launch, several: Several) -> Option<Launch> {
+    pub fn several(&self, one: &Launch, several: Several) -> Option<Launch> {
         (self.several)(one, several)
     }
 

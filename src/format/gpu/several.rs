@@ -7,6 +7,13 @@ use super::launch::{Arg, Launch};
 pub const WIDTHS: [u32; 4] = [8, 4, 2, 1];
 
 /// The kernel of a product with several vectors.
+///
+/// ```
+/// use ellect::format::{Access, Several, WIDTHS};
+///
+/// let four = Several { vectors: 4, access: Access::Packed };
+/// assert!(Several::ALL.contains(&four) && WIDTHS.contains(&four.vectors));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Several {
     /// Number of vectors: one of [`WIDTHS`].
@@ -15,7 +22,15 @@ pub struct Several {
     pub access: Access,
 }
 
-/// How a kernel reads the elements of several vectors that belong to one row.
+/// Access of a kernel to the elements of several vectors that belong to one row.
+///
+/// ```
+/// use ellect::format::{Access, Several};
+///
+/// // One vector alone has no neighbours to be packed with.
+/// let packed = |several: &&Several| several.access == Access::Packed;
+/// assert!(Several::ALL.iter().filter(packed).all(|several| several.vectors > 1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// They follow each other, aligned to 16 bytes or to all of their bytes, whichever is less.
@@ -25,7 +40,7 @@ pub enum Access {
 }
 
 impl Several {
-    /// The kernels for several vectors of each format that has any.
+    /// All kernels for several vectors; a format has all of them or none.
     pub const ALL: [Several; 7] = [
         Several { vectors: 1, access: Access::Strided },
         Several { vectors: 2, access: Access::Strided },
