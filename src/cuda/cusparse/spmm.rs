@@ -51,8 +51,8 @@ impl Drop for Plan {
 }
 
 impl CusparseProduct {
-    /// Queues the product with `count` vectors; false if the library has none for this format. The
-    /// first product with vectors of one form prepares it and waits.
+    /// Queues the product with `count` vectors; false if the library has none for this format or for
+    /// vectors that are not aligned to 16 bytes. The first product with vectors of one form prepares it and waits.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if the library reports an error.
@@ -66,7 +66,8 @@ impl CusparseProduct {
         count: u64,
         product: Product<T>,
     ) -> Result<bool> {
-        if vendor.algorithm == Algorithm::Sell || count < 2 {
+        let aligned = [product.x, product.y].into_iter().all(is_aligned::<T>);
+        if vendor.algorithm == Algorithm::Sell || count < 2 || !aligned {
             return Ok(false);
         }
         let form = (count as i64, [product.x, product.y].map(leading));
@@ -243,6 +244,13 @@ impl CusparseProduct {
             check(code, "multiplying several vectors")
         }
     }
+}
+
+/// Tells whether all columns or rows of vectors start at multiples of 16 bytes: kernels of the library
+/// fault where they do not.
+fn is_aligned<T>(block: Block) -> bool {
+    let (leading, _) = leading(block);
+    [block.address, leading as u64 * size_of::<T>() as u64].iter().all(|at| at.is_multiple_of(16))
 }
 
 /// Returns the leading dimension of vectors, and whether it is that of rows.
