@@ -284,6 +284,7 @@ fn several(vectors: usize, effort: Effort) -> Workload {
 fn estimates_read_the_matrix_once_for_a_block_of_vectors() {
     let csr: Csr<f64> = generate::by_name("stencil7", 50_000, 1).expect("a class");
     for device in Device::shipped() {
+        let of_gpu = device.kind == Kind::Gpu;
         let tuner = Tuner::without_models(device);
         let choices = [1, 2, 3, 8, 16].map(|vectors| {
             let workload = several(vectors, Effort::Predict);
@@ -302,7 +303,11 @@ fn estimates_read_the_matrix_once_for_a_block_of_vectors() {
             for ranked in &choice.ranking {
                 let single = one.ranked(&ranked.candidate).expect("it applies");
                 let times = ranked.spmv_s / single.spmv_s;
-                let by_columns = ranked.candidate.format.vectors_at_once == 1;
+                let format = ranked.candidate.format;
+                let by_columns = match of_gpu {
+                    true => format.vectors_at_once_on_gpu == 1,
+                    false => format.vectors_at_once == 1,
+                };
                 assert!(!by_columns || (times / k - 1.0).abs() < 1e-9, "{k}: {}", ranked.candidate);
             }
             assert_eq!(choice.vectors, *vectors);

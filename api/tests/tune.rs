@@ -205,7 +205,7 @@ fn every_shipped_model_is_evaluated_without_a_device() {
             "{stated}"
         );
     }
-    // What the records of hosts teach is no worse than the scores of the models that ship.
+    // Models that learn from the records of hosts are no worse than those that ship.
     let evaluate = ["evaluate", "--quick", "--json", "--device", "cpu"];
     let (code, tables) = ellect(folder.path(), &evaluate);
     assert_eq!(code, 0, "{tables}");

@@ -214,7 +214,7 @@ mod tests {
                     assert!((a.total_s / b.total_s - 1.0).abs() < 1e-9, "{a:?} and {b:?}");
                     assert_eq!(a.break_even_spmvs, b.break_even_spmvs);
                 }
-                assert!(again.explanation[0].contains(&format!("for {spmvs} products")));
+                assert!(again.explanation[0].contains(&format!("for {}", products(&again))));
             }
         }
     }

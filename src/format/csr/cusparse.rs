@@ -8,7 +8,6 @@
 //! Good for: CSR as it is, at about 0.62 to 0.7 of the speed that its bytes allow on most matrices.
 //! Bad for: matrices whose structure shorter formats can use.
 
-use super::many::LARGEST_BLOCK;
 use super::csr::{CsrLayout, whole_rows};
 use super::hll::HllFormat;
 use super::{
@@ -29,7 +28,6 @@ impl Storage for CusparseFormat {
     const SOURCE: &'static str = "NVIDIA, cuSPARSE library, cusparseSpMV (CUDA 13, 2025)";
     const SUITS: &'static str = "GPU programs as they are; the CSR algorithms need no conversion";
     const ROLE: Role = Role::Vendor;
-    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[Param {
         name: "alg",
         doc: "cusparseSpMVAlg_t: CSR algorithm 1 or 2, or sliced ELLPACK",
