@@ -107,7 +107,7 @@ fn several_vectors_are_chosen_for_verified_and_timed() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/circuit.mtx");
     let (code, text) = ellect(&["verify", file, "--vectors", "5"]);
     assert!(code == 0 && text.contains(", 0 wrong"), "{text}");
-    let measure = ["measure", file, "--only", "csr", "--only", "ellr", "--vectors", "3", "--json"];
+    let measure = ["measure", file, "--only", "csr", "--only", "coo", "--vectors", "3", "--json"];
     let (code, text) = ellect(&measure);
     let timed: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
     assert_eq!((code, timed.len()), (0, 3), "{text}");
