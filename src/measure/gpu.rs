@@ -76,9 +76,12 @@ pub struct ResidentMatrix<T: Scalar> {
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
     references: Mutex<Vec<(ReferenceKey, Arc<[RowReference]>)>>,
-    /// Vectors x by seed and number; they are never written.
-    inputs: Mutex<Vec<((u64, usize), Arc<Vector<T>>)>>,
+    /// They are never written.
+    inputs: Mutex<Inputs<T>>,
 }
+
+/// Vectors x, by their seed and their number.
+type Inputs<T> = Vec<((u64, usize), Arc<Vector<T>>)>;
 
 /// Identifies a reference product: seed, and the bits of alpha and beta.
 type ReferenceKey = (u64, [u64; 2]);
