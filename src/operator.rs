@@ -227,8 +227,7 @@ impl<T: Scalar> PreparedOperator<T> {
     /// On a host, several formats read the matrix once for up to 8 columns
     /// ([`Layout::apply_many`]); a single column is multiplied as by [`PreparedOperator::apply`]. In
     /// a permuted basis, each column is permuted. On a GPU this copies X and Y there and Y back;
-    /// [`GpuOperator::apply_many`](crate::cuda::GpuOperator::apply_many) multiplies vectors that are
-    /// there.
+    /// `GpuOperator::apply_many` multiplies vectors that are there.
     ///
     /// ```
     /// use ellect::dense::{DenseMut, DenseRef};
