@@ -30,11 +30,26 @@ __device__ __forceinline__ void load_row(const T* x, uint64_t x_vector, T* row) 
     }
 }
 
-// Adds value * x to the sums.
-template <int width, class T>
-__device__ __forceinline__ void add_row(T value, const T* row, T* sums) {
+// Adds the products of a batch of entries with their rows of X to the sums; is_entry(b) tells whether
+// place b of the batch holds an entry.
+template <bool packed, int width, int batch, class T, class Column, class IsEntry>
+__device__ __forceinline__ void add_batch(const Column* column, const T* value, const T* x,
+                                          uint64_t x_row, uint64_t x_vector, T* sums,
+                                          const IsEntry& is_entry) {
+    T row[batch][width];
 #pragma unroll
-    for (int i = 0; i < width; i++) sums[i] += value * row[i];
+    for (int b = 0; b < batch; b++) {
+        if (is_entry(b)) {
+            load_row<packed, width>(x + column[b] * x_row, x_vector, row[b]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < width; i++) row[b][i] = T(0);
+        }
+    }
+#pragma unroll
+    for (int b = 0; b < batch; b++)
+#pragma unroll
+        for (int i = 0; i < width; i++) sums[i] += value[b] * row[b][i];
 }
 
 // Adds up the sums of lanes that are `step`, 2 `step`, ... below `lanes` apart; every lane gets them.

@@ -19,7 +19,7 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     T sums[width] = {};
     if (row < nrows) {
         const Offset end = row_ptr[row + 1];
-        T value[batch], factor[batch][width];
+        T value[batch];
         uint32_t column[batch];
         for (Offset k = row_ptr[row] + lane; k < end; k += batch * lanes) {
 #pragma unroll
@@ -28,17 +28,8 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
 #pragma unroll
             for (int b = 0; b < batch; b++)
                 value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : T(0);
-#pragma unroll
-            for (int b = 0; b < batch; b++) {
-                if (k + b * lanes < end) {
-                    load_row<packed, width>(x + column[b] * x_row, x_vector, factor[b]);
-                } else {
-#pragma unroll
-                    for (int i = 0; i < width; i++) factor[b][i] = T(0);
-                }
-            }
-#pragma unroll
-            for (int b = 0; b < batch; b++) add_row<width>(value[b], factor[b], sums);
+            add_batch<packed, width, batch>(column, value, x, x_row, x_vector, sums,
+                                            [&](int b) { return k + b * lanes < end; });
         }
     }
     group_sums<parts, share, width>(sums);

@@ -30,24 +30,15 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     columns += start + row;
     values += start + row;
 
-    T sums[width] = {}, value[batch], factor[batch][width];
+    T sums[width] = {}, value[batch];
     Column column[batch];
     for (int left = int(slots); left > 0; left -= batch) {
 #pragma unroll
         for (int b = 0; b < batch; b++) column[b] = left > b ? stream(columns + b * hack) : padding;
 #pragma unroll
         for (int b = 0; b < batch; b++) value[b] = left > b ? stream(values + b * hack) : T(0);
-#pragma unroll
-        for (int b = 0; b < batch; b++) {
-            if (column[b] != padding) {
-                load_row<packed, width>(x + column[b] * x_row, x_vector, factor[b]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < width; i++) factor[b][i] = T(0);
-            }
-        }
-#pragma unroll
-        for (int b = 0; b < batch; b++) add_row<width>(value[b], factor[b], sums);
+        add_batch<packed, width, batch>(column, value, x, x_row, x_vector, sums,
+                                        [&](int b) { return column[b] != padding; });
         columns += batch * hack;
         values += batch * hack;
     }
