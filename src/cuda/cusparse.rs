@@ -57,7 +57,8 @@ type CreateSellFn = unsafe extern "C" fn(
     c_int,
     c_int,
 ) -> c_int;
-type BufferSizeFn = unsafe extern "C" fn(
+/// A step of a product with one vector; `Last` is the address of its buffer, or of the size of that.
+type SpmvFn<Last = *mut c_void> = unsafe extern "C" fn(
     Handle,
     c_int,
     *const c_void,
@@ -67,10 +68,12 @@ type BufferSizeFn = unsafe extern "C" fn(
     Handle,
     c_int,
     c_int,
-    *mut usize,
+    Last,
 ) -> c_int;
-type SpmvFn = unsafe extern "C" fn(
+/// A step of a product with several vectors, like [`SpmvFn`].
+type SpmmFn<Last = *mut c_void> = unsafe extern "C" fn(
     Handle,
+    c_int,
     c_int,
     *const c_void,
     Handle,
@@ -79,37 +82,10 @@ type SpmvFn = unsafe extern "C" fn(
     Handle,
     c_int,
     c_int,
-    *mut c_void,
+    Last,
 ) -> c_int;
-
 type CreateDenseFn =
     unsafe extern "C" fn(*mut Handle, i64, i64, i64, *mut c_void, c_int, c_int) -> c_int;
-type SpmmBufferSizeFn = unsafe extern "C" fn(
-    Handle,
-    c_int,
-    c_int,
-    *const c_void,
-    Handle,
-    Handle,
-    *const c_void,
-    Handle,
-    c_int,
-    c_int,
-    *mut usize,
-) -> c_int;
-type SpmmFn = unsafe extern "C" fn(
-    Handle,
-    c_int,
-    c_int,
-    *const c_void,
-    Handle,
-    Handle,
-    *const c_void,
-    Handle,
-    c_int,
-    c_int,
-    *mut c_void,
-) -> c_int;
 
 /// Functions of the library.
 struct Library {
@@ -123,13 +99,13 @@ struct Library {
     create_csr: CreateCsrFn,
     create_sell: CreateSellFn,
     destroy_matrix: unsafe extern "C" fn(Handle) -> c_int,
-    buffer_size: BufferSizeFn,
+    buffer_size: SpmvFn<*mut usize>,
     preprocess: SpmvFn,
     multiply: SpmvFn,
     create_dense: CreateDenseFn,
     set_dense: unsafe extern "C" fn(Handle, *mut c_void) -> c_int,
     destroy_dense: unsafe extern "C" fn(Handle) -> c_int,
-    spmm_buffer_size: SpmmBufferSizeFn,
+    spmm_buffer_size: SpmmFn<*mut usize>,
     spmm_preprocess: SpmmFn,
     spmm: SpmmFn,
 }

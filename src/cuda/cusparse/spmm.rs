@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::memory::{Memory, Queue};
 use super::super::several::{Block, Product};
-use super::{CusparseProduct, Handle, INDEX_32I, Library, check};
+use super::{CusparseProduct, Handle, INDEX_32I, Library, SpmmFn, check};
 use crate::error::Result;
 use crate::format::{Algorithm, Vendor};
 use crate::scalar::Scalar;
@@ -172,43 +172,14 @@ impl CusparseProduct {
     /// # Safety
     /// As [`CusparseProduct::apply_many`].
     unsafe fn prepared<T: Scalar>(&self, plan: &Plan, product: Product<T>) -> Result<Memory> {
-        let (alpha, beta) = factors(&product);
-        let [x, y] = plan.vectors;
-        let value = self.value_type();
         let mut bytes = 0;
-        // SAFETY: all handles were created, the factors have the value type, and the buffer has the
-        // size that the library asked for.
+        // SAFETY: by this function's own contract; the buffer has the size that the library asked for.
         unsafe {
-            set_vectors(plan, product)?;
-            let code = (self.library.spmm_buffer_size)(
-                self.handle,
-                0,
-                0,
-                alpha,
-                plan.matrix,
-                x,
-                beta,
-                y,
-                value,
-                plan.algorithm,
-                &mut bytes,
-            );
+            let code = self.step(self.library.spmm_buffer_size, plan, &product, &raw mut bytes)?;
             check(code, "asking for its buffer")?;
             let buffer = Memory::zeros(bytes.max(8) as u64, &self.queue)?;
             let at = buffer.address() as *mut c_void;
-            let code = (self.library.spmm_preprocess)(
-                self.handle,
-                0,
-                0,
-                alpha,
-                plan.matrix,
-                x,
-                beta,
-                y,
-                value,
-                plan.algorithm,
-                at,
-            );
+            let code = self.step(self.library.spmm_preprocess, plan, &product, at)?;
             check(code, "preprocessing")?;
             Ok(buffer)
         }
@@ -219,29 +190,39 @@ impl CusparseProduct {
     /// # Safety
     /// As [`CusparseProduct::apply_many`].
     unsafe fn queue<T: Scalar>(&self, plan: &Plan, product: Product<T>) -> Result<()> {
-        let (alpha, beta) = factors(&product);
-        let [x, y] = plan.vectors;
         let buffer = plan.buffer.as_ref().map_or(0, Memory::address) as *mut c_void;
-        let value = self.value_type();
-        // SAFETY: the handles live as long as the plan; vectors by the caller's contract.
+        // SAFETY: by this function's own contract.
         unsafe {
             let code = (self.library.set_stream)(self.handle, product.stream);
             check(code, "setting the stream")?;
-            set_vectors(plan, product)?;
-            let code = (self.library.spmm)(
-                self.handle,
-                0,
-                0,
-                alpha,
-                plan.matrix,
-                x,
-                beta,
-                y,
-                value,
-                plan.algorithm,
-                buffer,
-            );
+            let code = self.step(self.library.spmm, plan, &product, buffer)?;
             check(code, "multiplying several vectors")
+        }
+    }
+
+    /// Sets the addresses of the vectors and calls a step of a product; returns its status.
+    ///
+    /// # Safety
+    /// As [`CusparseProduct::apply_many`]; `last` is what the step takes.
+    unsafe fn step<T: Scalar, Last>(
+        &self,
+        step: SpmmFn<Last>,
+        plan: &Plan,
+        product: &Product<T>,
+        last: Last,
+    ) -> Result<c_int> {
+        let [x, y] = plan.vectors;
+        let [alpha, beta] =
+            [&product.alpha, &product.beta].map(|factor| std::ptr::from_ref(factor).cast());
+        let (matrix, value) = (plan.matrix, self.value_type());
+        // SAFETY: all handles live as long as the plan, and the factors have the value type.
+        unsafe {
+            for (vectors, block) in [(x, product.x), (y, product.y)] {
+                let code = (plan.library.set_dense)(vectors, block.address as *mut c_void);
+                check(code, "setting the vectors")?;
+            }
+            let algorithm = plan.algorithm;
+            Ok(step(self.handle, 0, 0, alpha, matrix, x, beta, y, value, algorithm, last))
         }
     }
 }
@@ -259,24 +240,6 @@ fn leading(block: Block) -> (i64, bool) {
         1 => (block.vector as i64, false),
         row => (row as i64, true),
     }
-}
-
-/// Returns the addresses of alpha and beta.
-fn factors<T: Scalar>(product: &Product<T>) -> (*const c_void, *const c_void) {
-    (std::ptr::from_ref(&product.alpha).cast(), std::ptr::from_ref(&product.beta).cast())
-}
-
-/// Sets the addresses of the vectors.
-///
-/// # Safety
-/// As [`CusparseProduct::apply_many`].
-unsafe fn set_vectors<T: Scalar>(plan: &Plan, product: Product<T>) -> Result<()> {
-    for (vectors, block) in plan.vectors.into_iter().zip([product.x, product.y]) {
-        // SAFETY: by this function's own contract.
-        let code = unsafe { (plan.library.set_dense)(vectors, block.address as *mut c_void) };
-        check(code, "setting the vectors")?;
-    }
-    Ok(())
 }
 
 fn synchronize(queue: &Queue) -> Result<()> {
