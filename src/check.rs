@@ -117,6 +117,11 @@ pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
     })
 }
 
+/// Returns the seed of one of the vectors of a product; the first has the product's own.
+pub(crate) fn seed_of(seed: u64, vector: usize) -> u64 {
+    seed ^ (vector as u64) << 32
+}
+
 /// Returns a vector of `len` seeded whole numbers from -4 to 4. Their products and sums are exact,
 /// so every order of summation gives the same result.
 pub fn whole_numbers<T: Scalar>(len: usize, seed: u64) -> Vec<T> {

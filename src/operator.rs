@@ -414,19 +414,14 @@ impl<T: Scalar> PreparedOperator<T> {
         let csr = csr.into();
         let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
         let order = self.permutation();
-        let of = |len: usize, seed: u64| -> Vec<Vec<T>> {
-            (0..vectors as u64).map(|column| check::vector(len, seed ^ (column << 32))).collect()
-        };
-        let (x, y) = (of(csr.ncols(), seed), of(csr.nrows(), seed ^ 1));
-        let forth = |vectors: &[Vec<T>]| -> Vec<T> {
-            let own = |v: &Vec<T>| order.map_or_else(|| v.clone(), |order| permute(v, order));
-            vectors.iter().flat_map(own).collect()
-        };
-        let (x_all, mut y_all) = (forth(&x), forth(&y));
-        self.multiply((alpha, beta), vectors, &x_all, &mut y_all)?;
-        for ((x, y), got) in x.iter().zip(&y).zip(y_all.chunks(self.nrows.max(1))) {
+        let x = seeded(csr.ncols(), vectors, seed, order);
+        let mut y = seeded(csr.nrows(), vectors, seed ^ 1, order);
+        self.multiply((alpha, beta), vectors, &x, &mut y)?;
+        for (vector, got) in y.chunks(self.nrows.max(1)).enumerate() {
             let back = order.map(|order| permute_back(got, order));
-            let reference = check::reference(csr, alpha, x, beta, y);
+            let seed = check::seed_of(seed, vector);
+            let (x, y) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), seed ^ 1));
+            let reference = check::reference(csr, alpha, &x, beta, &y);
             check::compare(
                 &self.candidate.to_string(),
                 &reference,
@@ -434,6 +429,23 @@ impl<T: Scalar> PreparedOperator<T> {
             )?;
         }
         Ok(())
+    }
+}
+
+/// Returns `vectors` seeded vectors of `len` elements one after the other, each in this order.
+pub(crate) fn seeded<T: Scalar>(
+    len: usize,
+    vectors: usize,
+    seed: u64,
+    order: Option<&[u32]>,
+) -> Vec<T> {
+    let one = |vector| {
+        let own: Vec<T> = check::vector(len, check::seed_of(seed, vector));
+        order.map_or_else(|| own.clone(), |order| permute(&own, order))
+    };
+    match (vectors, order) {
+        (1, None) => check::vector(len, seed),
+        _ => (0..vectors).flat_map(one).collect(),
     }
 }
 

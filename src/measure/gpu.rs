@@ -18,7 +18,7 @@ use crate::csr::CsrRef;
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator, Graph, Vector};
 use crate::error::Result;
 use crate::format::{Candidate, Target};
-use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::operator::{PreparedOperator, permute_back, seeded};
 use crate::scalar::Scalar;
 
 /// Checks and times one candidate on a GPU.
@@ -124,7 +124,7 @@ impl<T: Scalar> ResidentMatrix<T> {
             return Ok(x.clone());
         }
         // No lock is held here, because all threads fill the vector.
-        let x = Arc::new(gpu.vector(&columns::<T>(csr.ncols(), seed, vectors, &None))?);
+        let x = Arc::new(gpu.vector(&seeded::<T>(csr.ncols(), vectors, seed, None))?);
         kept().push((asked, x.clone()));
         Ok(x)
     }
@@ -149,23 +149,6 @@ impl<T: Scalar> ResidentMatrix<T> {
             kept.push((asked, reference.clone()));
         }
         reference
-    }
-}
-
-/// Returns the seed of a vector of a product.
-fn seed_of(seed: u64, vector: usize) -> u64 {
-    seed ^ (vector as u64) << 32
-}
-
-/// Returns `vectors` vectors of `len` elements one after the other, each in this order.
-fn columns<T: Scalar>(len: usize, seed: u64, vectors: usize, order: &Option<&[u32]>) -> Vec<T> {
-    let column = |vector| {
-        let own: Vec<T> = check::vector(len, seed_of(seed, vector));
-        order.map_or_else(|| own.clone(), |order| permute(&own, order))
-    };
-    match (vectors, order) {
-        (1, None) => check::vector(len, seed),
-        _ => (0..vectors).flat_map(column).collect(),
     }
 }
 
@@ -206,7 +189,7 @@ impl<T: Scalar> GpuCopy<T> {
         let order = self.operator.permutation();
         let name = self.operator.candidate().to_string();
         for (vector, got) in all.chunks(csr.nrows().max(1)).enumerate() {
-            let of = (seed_of(seed, vector), self.vectors);
+            let of = (check::seed_of(seed, vector), self.vectors);
             let reference = resident.reference(csr, of, factors);
             let back = order.map(|order| permute_back(got, order));
             check::compare(&name, &reference, back.as_deref().unwrap_or(got))?;
@@ -251,17 +234,12 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         let order = operator.permutation();
         let x = match order {
             None => resident.input(gpu, csr, seed, vectors)?,
-            Some(_) => Arc::new(gpu.vector(&columns::<T>(csr.ncols(), seed, vectors, &order))?),
+            Some(_) => Arc::new(gpu.vector(&seeded::<T>(csr.ncols(), vectors, seed, order))?),
         };
         // Products write the y of every copy but the first before they read it.
         let y = match seed == protocol.seed {
             false => gpu.zeros(csr.nrows() * vectors)?,
-            true => {
-                let old: Vec<T> = (0..vectors)
-                    .flat_map(|vector| columns(csr.nrows(), !seed_of(seed, vector), 1, &order))
-                    .collect();
-                gpu.vector(&old)?
-            }
+            true => gpu.vector(&seeded::<T>(csr.nrows(), vectors, !seed, order))?,
         };
         Ok(GpuCopy { operator, vectors, x, y })
     }

@@ -9,7 +9,7 @@ use crate::csr::CsrRef;
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Refusal, Target};
-use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::operator::{PreparedOperator, permute_back, seeded};
 use crate::scalar::Scalar;
 
 /// Checks and times one candidate on this host, over rayon's current threads.
@@ -119,11 +119,7 @@ fn copy<T: Scalar>(
     let analysis = Analysis::of(csr).with_partitioning();
     let operator = PreparedOperator::with_analysis(csr, &analysis, candidate, target)?;
     convert_s.push(start.elapsed().as_secs_f64());
-    let of_column = |column: usize| {
-        let x: Vec<T> = check::vector(csr.ncols(), seed ^ (column as u64) << 32);
-        operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order))
-    };
-    let x = (0..vectors).flat_map(of_column).collect();
+    let x = seeded(csr.ncols(), vectors, seed, operator.permutation());
     Ok(HostCopy { y: vec![T::ZERO; csr.nrows() * vectors], operator, vectors, x })
 }
 
