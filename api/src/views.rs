@@ -35,20 +35,11 @@ pub fn formats() -> Value {
     formats.collect()
 }
 
-/// Returns the number of products in words, with the vectors of each if there are several.
-pub fn products(choice: &Choice) -> String {
-    let products = if choice.spmvs == 1 { "product" } else { "products" };
-    match choice.vectors {
-        1 => format!("{} {products}", choice.spmvs),
-        vectors => format!("{} {products} of {vectors} vectors", choice.spmvs),
-    }
-}
-
 /// Returns the decision in three lines: the candidate, the totals, and the source of the times.
 fn decision(choice: &Choice) -> [String; 3] {
     let Choice { candidate, baseline, speedup, .. } = choice;
     let Some(chosen) = choice.ranked(candidate) else { return Default::default() };
-    let products = products(choice);
+    let products = choice.products();
     let of_one = time(chosen.spmv_s);
     let stays = *candidate == baseline.candidate;
     let first = match stays {
@@ -130,7 +121,7 @@ pub fn choice(choice: &Choice, top: usize, why: bool) -> String {
     text += &format!(
         "\n{more}{} refused; matrix {matrix}, {} in {} on {}\n",
         choice.refused.len(),
-        products(choice),
+        choice.products(),
         choice.precision,
         choice.device
     );

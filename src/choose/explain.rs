@@ -34,7 +34,7 @@ pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
 fn verdict(case: &Case<'_>) -> String {
     let Case { workload, entries, csr, .. } = case;
     let winner = &entries[0];
-    let products = products(workload);
+    let products = products(workload.spmvs, workload.vectors);
     if winner.candidate.is_baseline() {
         return stay_in_csr(case);
     }
@@ -98,7 +98,7 @@ fn stay_in_csr(case: &Case<'_>) -> String {
             "Keep CSR ({}) for {}: {} takes {} a product against {}, but its conversion takes {} and \
              pays only from product {from}.",
             winner.candidate,
-            products(workload),
+            products(workload.spmvs, workload.vectors),
             fastest.candidate,
             time(fastest.cost.spmv_s),
             time(cost.spmv_s),
@@ -305,12 +305,13 @@ fn sources(case: &Case<'_>) -> String {
     )
 }
 
-fn products(workload: &Workload) -> String {
-    let of_vectors = match workload.vectors {
+/// Returns a number of products in words, with the vectors of each if there are several.
+pub(super) fn products(spmvs: u64, vectors: usize) -> String {
+    let of_vectors = match vectors {
         1 => String::new(),
         vectors => format!(" of {vectors} vectors"),
     };
-    match workload.spmvs {
+    match spmvs {
         1 => format!("1 product{of_vectors}"),
         count => format!("{count} products{of_vectors}"),
     }

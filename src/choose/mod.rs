@@ -157,6 +157,11 @@ impl Choice {
         self.ranking.iter().find(|ranked| ranked.candidate == *candidate)
     }
 
+    /// Returns the number of products in words, with the vectors of each if there are several.
+    pub fn products(&self) -> String {
+        explain::products(self.spmvs, self.vectors)
+    }
+
     /// Makes a ranked candidate the chosen one. Returns false and changes nothing if it is not in
     /// the ranking.
     pub(crate) fn choose(&mut self, candidate: &Candidate) -> bool {

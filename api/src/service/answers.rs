@@ -13,7 +13,6 @@ use quick_cache::sync::Cache;
 
 use super::failure::Failure;
 use crate::options::Options;
-use crate::views::products;
 
 /// Number of answers that the cache is laid out for; its limit is in bytes.
 const EXPECTED: usize = 4096;
@@ -159,7 +158,7 @@ pub fn for_products(choice: &Choice, workload: &Workload, margin: f64) -> Choice
     choice.spmvs = workload.spmvs;
     if let Some(first) = choice.ranking.first() {
         choice.candidate = first.candidate.clone();
-        choice.explanation = vec![explained(first, &products(&choice))];
+        choice.explanation = vec![explained(first, &choice.products())];
         choice.rate();
     }
     choice
@@ -214,7 +213,7 @@ mod tests {
                     assert!((a.total_s / b.total_s - 1.0).abs() < 1e-9, "{a:?} and {b:?}");
                     assert_eq!(a.break_even_spmvs, b.break_even_spmvs);
                 }
-                assert!(again.explanation[0].contains(&format!("for {}", products(&again))));
+                assert!(again.explanation[0].contains(&format!("for {}", again.products())));
             }
         }
     }

@@ -9,8 +9,6 @@ use ellect::choose::Choice;
 use ellect::units::{bytes, time};
 use serde_json::Value;
 
-use crate::views::products;
-
 /// Style of all pages, for light and dark screens and for phones.
 const STYLE: &str = "\
 :root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:auto;\
@@ -81,7 +79,7 @@ pub fn choice(choice: &Choice, top: usize) -> Response {
         text,
         "<p>{} candidates refused; matrix {matrix}, {} in {} on {}</p>",
         choice.refused.len(),
-        products(choice),
+        choice.products(),
         choice.precision,
         shown(&choice.device)
     );
