@@ -7,6 +7,9 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(unsafe_code, reason = "replaces functions of the C library")]
 
+#[path = "faults/system.rs"]
+mod system;
+
 use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_void};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use ellect::unstable::wisdom::Record;
 use ellect::{Fingerprint, Wisdom};
+use system::{
+    ENOSPC, SYS_FTRUNCATE, SYS_PWRITE, SYS_RENAME, SYS_WRITE, failed, syscall, with_path,
+};
 
 /// Folder of the database; set only in child processes.
 const FOLDER: &str = "ELLECT_TEST_FAULTS";
@@ -34,18 +40,7 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static LEFT: AtomicI64 = AtomicI64::new(i64::MAX);
 static HOW: AtomicI64 = AtomicI64::new(0);
 
-unsafe extern "C" {
-    fn syscall(number: c_long, ...) -> c_long;
-    fn __errno_location() -> *mut c_int;
-}
-
-const SYS_WRITE: c_long = 1;
-const SYS_PWRITE: c_long = 18;
-const SYS_FTRUNCATE: c_long = 77;
-const SYS_RENAME: c_long = 82;
-const SYS_READLINK: c_long = 89;
 const SYS_EXIT_GROUP: c_long = 231;
-const ENOSPC: c_int = 28;
 
 /// The fate of a call.
 enum Fate {
@@ -74,26 +69,12 @@ fn is_of_database(file: c_int) -> bool {
     if !ARMED.load(Ordering::SeqCst) {
         return false;
     }
-    let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut digits = [0_u8; 10];
-    let (mut rest, mut n) = (file.max(0), 0);
-    while n == 0 || rest > 0 {
-        digits[n] = b'0' + (rest % 10) as u8;
-        (rest, n) = (rest / 10, n + 1);
-    }
-    for i in 0..n {
-        name[14 + i] = digits[n - 1 - i];
-    }
-    let mut target = [0_u8; 512];
-    // SAFETY: both pointers are to arrays on this stack, of the given length.
-    let length = unsafe { syscall(SYS_READLINK, name.as_ptr(), target.as_mut_ptr(), target.len()) };
-    length > 0 && target[..length as usize].windows(8).any(|part| part == b"/wisdom/")
+    let of_database = |path: &[u8]| path.windows(8).any(|part| part == b"/wisdom/");
+    with_path(file, of_database).unwrap_or(false)
 }
 
 fn full() -> isize {
-    // SAFETY: the C library returns the address of this thread's error number.
-    unsafe { *__errno_location() = ENOSPC };
-    -1
+    failed(ENOSPC) as isize
 }
 
 fn end() -> ! {

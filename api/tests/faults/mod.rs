@@ -1,8 +1,15 @@
 //! Functions of the C library that fail while a file turns their fault on.
 
+#[path = "../../../tests/faults/system.rs"]
+mod system;
+
 use std::ffi::{CString, OsString, c_char, c_int, c_long, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+
+use system::{
+    ENOSPC, SYS_FTRUNCATE, SYS_PWRITE, SYS_RENAME, SYS_WRITE, failed, syscall, with_path,
+};
 
 /// Variable of the environment that names the folder of the files that turn faults on. A process that
 /// has it is a service.
@@ -33,25 +40,14 @@ impl Fault {
     }
 }
 
-const SYS_WRITE: c_long = 1;
 const SYS_OPEN: c_long = 2;
-const SYS_PWRITE: c_long = 18;
 const SYS_ACCESS: c_long = 21;
-const SYS_FTRUNCATE: c_long = 77;
-const SYS_RENAME: c_long = 82;
-const SYS_READLINK: c_long = 89;
 const SYS_CLOCK_GETTIME: c_long = 228;
-const ENOSPC: c_int = 28;
 const EROFS: c_int = 30;
 const REALTIME: c_int = 0;
 const YEAR_S: i64 = 365 * 86_400;
 /// Flags of `open` that write: write-only, read-write, create and truncate.
 const WRITES: c_int = 0o1 | 0o2 | 0o100 | 0o1000;
-
-unsafe extern "C" {
-    fn syscall(number: c_long, ...) -> c_long;
-    fn __errno_location() -> *mut c_int;
-}
 
 /// The folder, and the file of each fault.
 struct Files {
@@ -109,31 +105,7 @@ fn fault_of(path: &[u8]) -> Option<c_int> {
 /// Returns the error of a change of this open file, if there is one.
 fn fault_of_open(file: c_int) -> Option<c_int> {
     files()?;
-    let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let digits = &mut name[14..];
-    let mut at = digits.len() - 2;
-    let mut rest = file.max(0);
-    loop {
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-        at -= 1;
-    }
-    digits.rotate_left(at);
-    let end = digits.len() - at - 1;
-    digits[end..].fill(0);
-    let mut target = [0_u8; 1024];
-    // SAFETY: both pointers are to arrays on this stack, of the given length.
-    let length = unsafe { syscall(SYS_READLINK, name.as_ptr(), target.as_mut_ptr(), target.len()) };
-    fault_of(target.get(..usize::try_from(length).ok()?)?)
-}
-
-fn failed(error: c_int) -> c_long {
-    // SAFETY: the C library returns the address of this thread's error number.
-    unsafe { *__errno_location() = error };
-    -1
+    with_path(file, fault_of)?
 }
 
 /// Replaces the C library's function.
