@@ -215,8 +215,14 @@ impl GpuConverter for Dry<'_> {
 /// Runs a candidate's conversion on matrices of several sizes, with different random numbers each.
 fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) {
     compared.format = Some(candidate.format);
-    let sizes = [(4_000, 40_000), (3_000, 90_000), (200_000, 400_000), (70_000, 7_000_000)];
-    for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(48).enumerate() {
+    let sizes = [
+        (4_000, 40_000),
+        (3_000, 90_000),
+        (2_000, 700_000),
+        (200_000, 400_000),
+        (70_000, 7_000_000),
+    ];
+    for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(60).enumerate() {
         let matrix = Matrix { nrows, ncols: nrows, nnz, wide: round / sizes.len() % 2 == 1 };
         let mut dry = Dry {
             matrix,
