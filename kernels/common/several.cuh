@@ -1,5 +1,5 @@
-// Products with several vectors at once (products/hll_several.cu, products/csr_several.cu): access to
-// the rows of X and Y.
+// Products with several vectors at once (products/hll_several.cu, products/csr_several.cu,
+// products/csr_long_several.cu): access to the rows of X and Y.
 //
 // Element v of row r of X is at x + r * x_row + v * x_vector, counted in elements; Y likewise. `parts`
 // neighbouring lanes share an entry of the matrix: each multiplies it with `width` of the vectors.
@@ -50,6 +50,28 @@ __device__ __forceinline__ void add_batch(const Column* column, const T* value, 
     for (int b = 0; b < batch; b++)
 #pragma unroll
         for (int i = 0; i < width; i++) sums[i] += value[b] * row[b][i];
+}
+
+// Adds the products of every `lanes`th entry of compressed sparse rows from `start` up to `end` to the
+// sums.
+template <int lanes, bool packed, int width, int batch, class T, class Offset>
+__device__ __forceinline__ void add_entries(Offset start, Offset end,
+                                            const uint32_t* __restrict__ col_idx,
+                                            const T* __restrict__ values,
+                                            const T* __restrict__ x, uint64_t x_row,
+                                            uint64_t x_vector, T* sums) {
+    T value[batch];
+    uint32_t column[batch];
+    for (Offset k = start; k < end; k += batch * lanes) {
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            column[b] = k + b * lanes < end ? stream(col_idx + k + b * lanes) : 0;
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : T(0);
+        add_batch<packed, width, batch>(column, value, x, x_row, x_vector, sums,
+                                        [&](int b) { return k + b * lanes < end; });
+    }
 }
 
 // Adds up the sums of lanes that are `step`, 2 `step`, ... below `lanes` apart; every lane gets them.

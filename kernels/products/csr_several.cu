@@ -17,21 +17,9 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     const int part = threadIdx.x % parts, lane = threadIdx.x % share / parts;
     x += part * width * x_vector;
     T sums[width] = {};
-    if (row < nrows) {
-        const Offset end = row_ptr[row + 1];
-        T value[batch];
-        uint32_t column[batch];
-        for (Offset k = row_ptr[row] + lane; k < end; k += batch * lanes) {
-#pragma unroll
-            for (int b = 0; b < batch; b++)
-                column[b] = k + b * lanes < end ? stream(col_idx + k + b * lanes) : 0;
-#pragma unroll
-            for (int b = 0; b < batch; b++)
-                value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : T(0);
-            add_batch<packed, width, batch>(column, value, x, x_row, x_vector, sums,
-                                            [&](int b) { return k + b * lanes < end; });
-        }
-    }
+    if (row < nrows)
+        add_entries<lanes, packed, width, batch>(row_ptr[row] + lane, row_ptr[row + 1], col_idx,
+                                                 values, x, x_row, x_vector, sums);
     group_sums<parts, share, width>(sums);
     if (row < nrows && lane == 0) {
         y += row * y_row + part * width * y_vector;

@@ -114,8 +114,25 @@ fn once() -> bool {
     std::env::var("ELLECT_TEST_ONCE").is_ok_and(|once| once == "1")
 }
 
-fn check_candidates<T: Scalar>(gpu: &Arc<Gpu>, spec: &str, all: &[Candidate]) -> usize {
-    let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
+fn made(spec: &str) -> Csr<f64> {
+    spec.parse::<Spec>().expect("a class and rows").make()
+}
+
+/// Rows of `short` entries and two dense ones, which kernels of compressed sparse rows cut into pieces.
+fn with_dense_rows(short: usize) -> Csr<f64> {
+    let (nrows, ncols) = (600, 5000);
+    let length = |i: usize| if i == 7 || i == nrows - 1 { ncols } else { short };
+    let entries = (0..nrows).flat_map(|i| {
+        (0..length(i)).map(move |k| (i, (i + 7 * k) % ncols, ((i + k) % 7 + 1) as f64))
+    });
+    Csr::from_triplets(nrows, ncols, entries).expect("in range")
+}
+
+fn check_candidates<T: Scalar>(
+    gpu: &Arc<Gpu>,
+    (spec, csr): (&str, Csr<f64>),
+    all: &[Candidate],
+) -> usize {
     let csr = csr.map_values(|value| (value * 3.0).round() % 8.0).cast::<T>();
     let analysis = Analysis::of(&csr);
     let there = Arc::new(DeviceCsr::upload(gpu, &csr).expect("memory suffices"));
@@ -159,8 +176,15 @@ fn several_vectors_are_multiplied_right_by_every_format() {
     });
     let mut checked = 0;
     for spec in MATRICES.into_iter().take(if once() { 2 } else { MATRICES.len() }) {
-        checked += check_candidates::<f64>(&gpu, spec, &all);
-        checked += check_candidates::<f32>(&gpu, spec, &all);
+        checked += check_candidates::<f64>(&gpu, (spec, made(spec)), &all);
+        checked += check_candidates::<f32>(&gpu, (spec, made(spec)), &all);
+    }
+    // With few lanes for each row, and with many.
+    all.retain(|candidate| candidate.format.name == "csr");
+    for short in [3, 200] {
+        let name = format!("dense rows among rows of {short} entries");
+        checked += check_candidates::<f64>(&gpu, (&name, with_dense_rows(short)), &all);
+        checked += check_candidates::<f32>(&gpu, (&name, with_dense_rows(short)), &all);
     }
     assert!(checked > 10, "{checked}");
     println!("{checked} operators");

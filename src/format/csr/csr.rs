@@ -29,7 +29,7 @@ use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::row_order::WARP;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
-    Refusal, Role, Several, Stop, Storage, Target, Work, bytes_of, store,
+    Refusal, Role, Several, Stop, Storage, Target, WIDTHS, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -102,14 +102,19 @@ impl Storage for CsrFormat {
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
-        // csr_tLANES_f64 or csr_wide_tLANES_f64
+        // csr_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets: csr_wide_tLANES_f64
         let (stem, precision) = one.kernel.rsplit_once('_')?;
         let (stem, lanes) = stem.rsplit_once("_t")?;
-        let lanes = lanes.parse().ok().filter(|_| one.image == WHOLE_ROWS)?;
+        let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
+        // The blocks of pieces do not become fewer with the lanes of a row.
+        let (image, now) = match (one.image, stem) {
+            (WHOLE_ROWS, _) => ("csr_several", now),
+            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", now.max(lanes)),
+            _ => return None,
+        };
         let stem = format!("{stem}_{word}");
-        let kernel = ("csr_several", stem.as_str(), precision);
-        Some(several.launch(one, kernel, [lanes, now, PARTS], &[]))
+        Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
 
     fn build(
@@ -263,10 +268,12 @@ impl Product {
         Launch { grid: blocks + launch.grid, ..launch }
     }
 
-    /// Bytes of the sums of pieces.
+    /// Bytes of the sums of pieces; without a variant, with as many vectors as a kernel multiplies at
+    /// once.
     fn scratch(&self) -> Vec<u64> {
-        let w = self.precision.bytes() as u64;
-        self.pieces.iter().map(|pieces| w * pieces.count).collect()
+        let vectors = if self.variant.is_some() { 1 } else { WIDTHS[0] };
+        let bytes = self.precision.bytes() as u64 * u64::from(vectors);
+        self.pieces.iter().map(|pieces| bytes * pieces.count).collect()
     }
 
     /// Bytes of the counters of rows with several pieces, one for each piece.
