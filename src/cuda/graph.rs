@@ -81,6 +81,8 @@ impl Graph {
         let code =
             unsafe { cuda::cuGraphInstantiateWithFlags(&mut captured.ready, captured.graph, 0) };
         check(code, "making a graph ready")?;
+        // SAFETY: as above. Without this, the first launch would copy the graph to the GPU.
+        check(unsafe { cuda::cuGraphUpload(captured.ready, stream) }, "uploading a graph")?;
         Ok(captured)
     }
 

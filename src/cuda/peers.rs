@@ -2,7 +2,7 @@
 //! divided vectors.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cust::sys as cuda;
 
@@ -29,9 +29,17 @@ pub(crate) struct Peers<T> {
     forks: Vec<Fork>,
     /// The exchange of each part's share of a dot product.
     shares: Exchange,
-    /// Held while work is queued: GPUs that queue two exchanges in different orders would wait for
-    /// each other.
     gathered: Mutex<Gathered<T>>,
+}
+
+/// Held while work is queued, by all operators of the process: GPUs that queue two exchanges in
+/// different orders may wait for each other, because a GPU runs streams that share one of its queues
+/// in the order of their launches.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits for [`TURN`].
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The shares of a dot product on each GPU, and ones.
@@ -85,13 +93,42 @@ impl<T: Scalar> Peers<T> {
             gpus.iter().map(|gpu| gpu.vector(&vec![T::ONE; parts])).collect::<Result<_>>()?;
         let gathered = Gathered { shares: shares.zeros(&places)?, ones };
         let fork = |gpu: &Arc<Gpu>| gpu.make_current().and_then(|()| Fork::new());
-        Ok(Peers {
+        let peers = Peers {
             halos: Exchange::new(&gpus, sent, T::PRECISION)?,
             forks: gpus.iter().map(fork).collect::<Result<_>>()?,
             shares,
             gathered: Mutex::new(gathered),
             gpus,
-        })
+        };
+        peers.warm_up(products)?;
+        Ok(peers)
+    }
+
+    /// Runs each kernel once beside the exchange, and waits: the driver loads a kernel at its first
+    /// launch, for which it may wait for all work of the GPU, and that may wait for other parts.
+    fn warm_up(&self, products: &[Products<'_, T>]) -> Result<()> {
+        let shape = |operators: &Products<'_, T>| {
+            let rows = operators.iter().map(|(group, _)| group.rows.end).max().unwrap_or(0);
+            let ncols = operators.iter().map(|(_, a)| a.ncols).max().unwrap_or(0);
+            (0..rows, rows.max(ncols))
+        };
+        let shapes: Vec<_> = products.iter().map(shape).collect();
+        let (x, mut y) = (self.zeros(&shapes)?, self.zeros(&shapes)?);
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let Gathered { shares, ones } = &mut *gathered;
+        for (part, (gpu, operators)) in self.gpus.iter().zip(products).enumerate() {
+            gpu.make_current()?;
+            for needs_halo in [false, true] {
+                let (x, y) = ((T::ONE, &x), (T::ZERO, &y));
+                let stream = gpu.queue.as_inner();
+                // SAFETY: the vectors have all columns and rows, and wait before they are freed.
+                unsafe { multiply(operators, needs_halo, part, x, y, stream)? };
+            }
+            gpu.axpby(T::ONE, x.own(part)?, T::ZERO, y.own_mut(part)?)?;
+            gpu.dot(&ones[part], &ones[part], shares.own_mut(part)?)?;
+        }
+        drop(gathered);
+        self.synchronize()
     }
 
     /// Allocates zeros with these places of own elements, and numbers of all elements, in each part.
@@ -114,7 +151,7 @@ impl<T: Scalar> Peers<T> {
         beta: T,
         y: &mut PeerVector<T>,
     ) -> Result<()> {
-        let _turn = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         for (part, (gpu, operators)) in self.gpus.iter().zip(products).enumerate() {
             gpu.make_current()?;
             let stream = gpu.queue.as_inner();
@@ -147,7 +184,7 @@ impl<T: Scalar> Peers<T> {
         beta: T,
         y: PeerVector<T>,
     ) -> Result<PeerProduct<'a, T>> {
-        let turn = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let graphs = |(part, (gpu, operators)): (usize, (&Arc<Gpu>, &Products<'a, T>))| {
             // SAFETY: the product keeps the vectors and borrows the operators.
             let with_halo = |stream| unsafe {
@@ -215,6 +252,7 @@ impl<T: Scalar> Peers<T> {
         y: &PeerVector<T>,
         result: &mut PeerVector<T>,
     ) -> Result<()> {
+        let _turn = turn();
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, gpu) in self.gpus.iter().enumerate() {
             if self.gpus.len() == 1 {
@@ -306,7 +344,7 @@ impl<T: Scalar> PeerProduct<'_, T> {
     /// # Errors
     /// [`Error::Device`] if a launch fails.
     pub fn launch(&self) -> Result<()> {
-        let _turn = self.peers.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = turn();
         for (part, graphs) in self.graphs.iter().enumerate() {
             // SAFETY: `self` borrows the operators and keeps the vectors.
             unsafe { graphs.launch(&self.peers.gpus[part], &self.peers.forks[part])? };

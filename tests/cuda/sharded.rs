@@ -1,7 +1,9 @@
 //! Matrices divided among GPUs whose vectors stay there: products are those of the whole matrix, for
-//! vectors that change between products too. With one GPU, its two parts have a stream each.
+//! vectors that change between products too. With one GPU, its two parts have a stream each, and no
+//! other test uses it meanwhile: a driver's call that waits for the whole GPU would keep one part from
+//! being queued, for which the other waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLockWriteGuard};
 
 use ellect::cuda::Gpu;
 use ellect::generate::Spec;
@@ -9,15 +11,16 @@ use ellect::measure::Backend;
 use ellect::sharded::{GpuFactor, Mode, OnGpus, Split, Tuners};
 use ellect::{Csr, Error, Scalar, Tuner, Workload, check};
 
-use super::gpu;
+use super::{alone, gpu};
 
 /// Products of a captured product, each with another x.
 const REPLAYS: u32 = 10_000;
 
-/// A tuner for each GPU, or two of the only one; `None` without a GPU.
-fn tuners() -> Option<Tuners> {
+/// A tuner for each GPU, or two of the only one, which no other test then uses; `None` without a GPU.
+fn tuners() -> Option<(Tuners, Option<RwLockWriteGuard<'static, ()>>)> {
     gpu()?;
     let gpus = (0..4).take_while(|&index| Gpu::open(index).is_ok()).count();
+    let turn = (gpus == 1).then(alone);
     let names = if gpus == 1 { vec![0, 0] } else { (0..gpus).collect() };
     println!("parts on {names:?} of {gpus} GPUs");
     let data = std::env::temp_dir().join(format!("ellect-sharded-{}", std::process::id()));
@@ -26,7 +29,8 @@ fn tuners() -> Option<Tuners> {
         let tuner = Tuner::without_models(backend).with_models(&data);
         Arc::new(tuner.expect("shipped models are sound"))
     };
-    Some(Tuners::of(names.into_iter().map(open).collect()).expect("two or more"))
+    let tuners = Tuners::of(names.into_iter().map(open).collect()).expect("two or more");
+    Some((tuners, turn))
 }
 
 fn matrix<T: Scalar>(spec: &str) -> Csr<T> {
@@ -70,7 +74,7 @@ fn products<T: Scalar>(tuners: &Tuners, csr: &Csr<T>, split: Split<'_>) {
 
 #[test]
 fn products_of_matrices_divided_among_gpus_are_right() {
-    let Some(tuners) = tuners() else { return };
+    let Some((tuners, _turn)) = tuners() else { return };
     let overlapping = tuners.clone().with_mode(Mode::Overlap);
     for spec in ["stencil7:50000", "elasticity:30000", "power_law:20000", "circuit:20000", "heat:3"]
     {
@@ -125,7 +129,7 @@ fn replayed(on_gpus: &OnGpus<'_, f64>, csr: &Csr<f64>, gpus: &[Arc<Gpu>]) {
 
 #[test]
 fn captured_products_of_divided_matrices_see_x_change() {
-    let Some(tuners) = tuners() else { return };
+    let Some((tuners, _turn)) = tuners() else { return };
     let csr = matrix::<f64>("stencil7:30000");
     let workload = Workload { spmvs: 1_000_000, ..Workload::default() };
     for mode in [Mode::Vector, Mode::Overlap] {
@@ -139,7 +143,7 @@ fn captured_products_of_divided_matrices_see_x_change() {
 /// Conjugate gradients on the GPUs: numbers stay there, and the host reads one at the end.
 #[test]
 fn a_solver_on_several_gpus_waits_for_nothing() {
-    let Some(tuners) = tuners() else { return };
+    let Some((tuners, _turn)) = tuners() else { return };
     let csr: Csr<f64> = "stencil7:30000".parse::<Spec>().expect("a class and rows").make();
     let workload = Workload { spmvs: 1_000, ..Workload::default() };
     let a = tuners.prepare_sharded(&csr, &workload, Split::EqualNonzeros).expect("it applies");
