@@ -32,6 +32,7 @@ mod header;
 mod lines;
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Deref;
 
 use rayon::prelude::*;
 
@@ -162,13 +163,51 @@ fn too_long(line: u64) -> Error {
 
 /// A block of text and its parsed lines; the buffers are reused.
 struct TextBlock<T> {
-    text: Vec<u8>,
+    text: Text,
     parsed: ParsedLines<T>,
 }
 
 impl<T> Default for TextBlock<T> {
     fn default() -> Self {
-        TextBlock { text: Vec::new(), parsed: ParsedLines::default() }
+        TextBlock { text: Text::default(), parsed: ParsedLines::default() }
+    }
+}
+
+/// The text in the first bytes of a buffer. The rest of the buffer keeps old bytes, so that a reader
+/// that asks for initialised memory costs nothing.
+#[derive(Default)]
+struct Text {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl Text {
+    /// Size of a buffer before it grows.
+    const FIRST: usize = 1 << 16;
+
+    /// Adds bytes from `source` until there are `wanted`, or no more; returns false then.
+    fn fill(&mut self, source: &mut impl Read, wanted: usize) -> io::Result<bool> {
+        while self.len < wanted {
+            if self.len == self.buffer.len() {
+                self.buffer.resize((2 * self.len).max(Self::FIRST).min(wanted), 0);
+            }
+            let end = self.buffer.len().min(wanted);
+            match source.read(&mut self.buffer[self.len..end]) {
+                Ok(0) => return Ok(false),
+                Ok(got) => self.len += got,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -199,22 +238,21 @@ impl<R: Read> Cutter<R> {
         Ok(blocks.len())
     }
 
-    fn next(&mut self, text: &mut Vec<u8>) -> std::io::Result<()> {
-        text.clear();
+    fn next(&mut self, text: &mut Text) -> io::Result<()> {
+        text.len = 0;
         if !matches!(self.state, CutterState::Open) {
             return Ok(());
         }
-        text.append(&mut self.carry);
-        let wanted = LINE_BYTES - text.len();
-        let got = self.source.by_ref().take(wanted as u64).read_to_end(text)?;
-        if got < wanted {
+        text.fill(&mut self.carry.as_slice(), self.carry.len())?;
+        self.carry.clear();
+        if !text.fill(&mut self.source, LINE_BYTES)? {
             self.state = CutterState::Ended;
         } else if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
             self.carry.extend_from_slice(&text[end + 1..]);
-            text.truncate(end + 1);
+            text.len = end + 1;
         } else {
             self.state = CutterState::LineTooLong;
-            text.clear();
+            text.len = 0;
         }
         Ok(())
     }

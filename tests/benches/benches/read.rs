@@ -1,12 +1,13 @@
 //! Reading a generated Matrix Market file of about 100 MB: this crate, `sprs` and SciPy in one run.
 //!
 //! Run `cargo bench -p ellect-benches --bench read`; SciPy takes part if `python3`, or the
-//! interpreter that the variable `PYTHON` names, can import it.
+//! interpreter that the variable `PYTHON` names, can import it. `ELLECT_READ=a.npz:a.mtx.gz` times
+//! reading these files instead, of any form.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -24,6 +25,9 @@ fn path() -> PathBuf {
 }
 
 fn main() {
+    if let Some(files) = std::env::var_os("ELLECT_READ") {
+        return std::env::split_paths(&files).for_each(|file| time(&file));
+    }
     let path = path();
     make(&path).expect("the temporary folder takes 100 MB");
     let megabytes = path.metadata().expect("just written").len() as f64 / 1e6;
@@ -31,6 +35,21 @@ fn main() {
     divan::main();
     scipy(&path, megabytes);
     std::fs::remove_file(&path).expect("just read");
+}
+
+/// Prints the median time of reading a file, for each number of threads.
+fn time(file: &Path) {
+    for threads in threads() {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        let read = || read::file::<f64>(file, &Limits::default()).expect("a valid file");
+        let mut times = [0; 5].map(|_| {
+            let start = Instant::now();
+            black_box(pool.install(read));
+            start.elapsed().as_secs_f64()
+        });
+        times.sort_by(f64::total_cmp);
+        println!("{} with {threads} threads: {:.1} ms", file.display(), times[2] * 1e3);
+    }
 }
 
 fn make(path: &PathBuf) -> std::io::Result<()> {
