@@ -172,16 +172,6 @@ impl Rank {
             None => Ok(blocks.chunks_exact(block).flat_map(|block| &block[1..]).copied().collect()),
         }
     }
-
-    /// Tells the other ranks whether this one has succeeded.
-    ///
-    /// # Errors
-    /// The own fault, else [`Error::Exchange`] if another rank failed.
-    pub(super) fn all_succeed<R>(&self, own: Result<R>) -> Result<R> {
-        let all = self.all_gather(own.is_ok().then_some(&[]), 0);
-        let own = own?;
-        all.map(|_| own)
-    }
 }
 
 /// Reads numbers from the bytes of a message.

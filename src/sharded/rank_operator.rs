@@ -106,6 +106,23 @@ impl Rank {
         self.prepare(tuner, csr, division, workload)
     }
 
+    /// Takes part in the preparation or the update of a matrix as a rank that failed, for instance
+    /// because it could not read its rows; the other ranks then fail too instead of waiting.
+    pub fn give_up(&self) {
+        // The other ranks are told; this one knows why.
+        let _ = self.all_gather(None, Facts::BYTES);
+    }
+
+    /// Tells the other ranks whether this one has succeeded.
+    ///
+    /// # Errors
+    /// The own fault, else [`Error::Exchange`] if another rank failed.
+    fn all_succeed<R>(&self, own: Result<R>) -> Result<R> {
+        let all = self.all_gather(own.is_ok().then_some(&[0; Facts::BYTES]), Facts::BYTES);
+        let own = own?;
+        all.map(|_| own)
+    }
+
     fn facts<T: Scalar>(&self, ncols: usize) -> Facts {
         Facts {
             size: self.size() as u64,
@@ -147,7 +164,8 @@ impl Rank {
             Ok((requests, Part::of(tuner, halo, groups, &matrices, workload)?))
         }))?;
         let room = |(rank, len): (usize, usize)| Parcel::new(rank, len * size_of::<T>());
-        let send = requests.into_iter().map(|(to, elements)| (room((to, elements.len())), elements));
+        let send =
+            requests.into_iter().map(|(to, elements)| (room((to, elements.len())), elements));
         let (send, elements) = send.unzip();
         let runs = part.halo.runs.iter().map(|run| room((run.owner, run.columns.len())));
         let links = Mutex::new(Links { send, elements, receive: runs.collect(), x: Vec::new() });
@@ -181,7 +199,8 @@ impl Rank {
         if let Some(from) = asked.iter().position(|&count| count > own) {
             return Err(fault(from));
         }
-        let holding = |run: &halo::Run| Parcel::holding(run.owner, bytemuck::cast_slice(&run.columns));
+        let holding =
+            |run: &halo::Run| Parcel::holding(run.owner, bytemuck::cast_slice(&run.columns));
         let mut send: Vec<_> = halo.runs.iter().map(holding).collect();
         let asked = asked.into_iter().enumerate().filter(|&(_, count)| count > 0);
         let room = asked.map(|(from, count)| Parcel::new(from, count * size_of::<u32>()));
@@ -347,6 +366,15 @@ impl<T: Scalar> RankOperator<T> {
         self.product(links, fits, (alpha, &mut x.elements), (beta, y))
     }
 
+    /// Takes part in a product as a rank that failed; ranks that need elements of this one then fail too
+    /// instead of waiting.
+    pub fn give_up(&self) {
+        let links = &mut *self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = Error::argument("the product is given up");
+        // The other ranks are told; this one knows why.
+        let _ = self.product(links, Err(fault), (T::ZERO, &mut []), (T::ZERO, &mut []));
+    }
+
     /// Multiplies; `fits` tells whether x does. A rank whose vectors do not fit says so to those that
     /// wait for its elements.
     fn product(
@@ -367,7 +395,11 @@ impl<T: Scalar> RankOperator<T> {
             }
         }
         let multiply = |needs_halo: bool, x: &[T], y: &mut [T]| {
-            self.part.multiply(|group: &Group| group.needs_halo == needs_halo, (alpha, x), (beta, y))
+            self.part.multiply(
+                |group: &Group| group.needs_halo == needs_halo,
+                (alpha, x),
+                (beta, y),
+            )
         };
         let mut inner = None;
         let mut meanwhile = || {

@@ -77,7 +77,8 @@ impl Exchange for Threads {
             })?;
             if bytes.len() != message.bytes.len() {
                 let (got, wanted) = (bytes.len(), message.bytes.len());
-                let what = format!("a message of {got} bytes came from rank {rank}, not of {wanted}");
+                let what =
+                    format!("a message of {got} bytes came from rank {rank}, not of {wanted}");
                 return Err(what.into());
             }
             message.bytes.copy_from_slice(&bytes);

@@ -48,7 +48,13 @@ fn at(vector: &[f64], places: impl Iterator<Item = usize>) -> Vec<f64> {
 }
 
 /// Multiplies on ranks that have the whole matrix, and returns the whole y.
-fn product_on_ranks(csr: &Csr<f64>, size: usize, mode: Mode, split: Split<'_>, x: &[f64]) -> Vec<f64> {
+fn product_on_ranks(
+    csr: &Csr<f64>,
+    size: usize,
+    mode: Mode,
+    split: Split<'_>,
+    x: &[f64],
+) -> Vec<f64> {
     let (tuner, square) = (tuner(), csr.nrows() == csr.ncols());
     let parts = on_ranks(Threads::all(size), |rank| -> Result<(Vec<usize>, Vec<f64>)> {
         let a = rank.clone().with_mode(mode).prepare_whole(&tuner, csr, &workload(), split)?;
@@ -107,7 +113,10 @@ fn ranks_give_the_bits_of_parts_of_one_process() {
 #[test]
 fn there_may_be_more_ranks_than_rows() {
     check_whole(&matrix("stencil7:300"), 64);
-    check_whole(&Csr::from_triplets(40, 40, (0..40).map(|i| (i, 39 - i, 2.0))).expect("in range"), 64);
+    check_whole(
+        &Csr::from_triplets(40, 40, (0..40).map(|i| (i, 39 - i, 2.0))).expect("in range"),
+        64,
+    );
 }
 
 /// Returns rows of a matrix, with all columns.
@@ -173,7 +182,8 @@ fn each_rank_sends_each_element_once_to_those_that_need_it() {
     let tuner = tuner();
     let sent = on_ranks(Threads::all(4), |rank| {
         let rank = rank.with_mode(Mode::Overlap);
-        let a = rank.prepare_whole(&tuner, &csr, &workload(), Split::EqualRows).expect("it applies");
+        let a =
+            rank.prepare_whole(&tuner, &csr, &workload(), Split::EqualRows).expect("it applies");
         let groups: Vec<usize> = a.part().operators().map(|(rows, _)| rows.len()).collect();
         (a.sent(), a.part().halo(), groups)
     });
@@ -188,7 +198,8 @@ fn sums_have_equal_bits_on_all_ranks_and_are_those_of_one_process() {
     let x: Vec<f64> = (0..400).map(|i| 1.0 / (i as f64 + 3.0)).collect();
     for size in [1, 2, 3, 7, 64] {
         let tuners = Tuners::of(vec![tuner(); size]).expect("a host");
-        let whole = tuners.prepare_sharded(&csr, &workload(), Split::EqualRows).expect("it applies");
+        let whole =
+            tuners.prepare_sharded(&csr, &workload(), Split::EqualRows).expect("it applies");
         let divided = whole.scatter_x(&x).expect("it fits");
         let wanted = divided.dot(&divided).expect("alike");
         let bounds = |rank: usize| 400 * rank / size..400 * (rank + 1) / size;
@@ -295,7 +306,9 @@ fn a_rank_that_fails_alone_is_named_to_the_others() {
         }
         a.apply(1.0, &vec![1.0; a.own_columns()], 0.0, &mut y).expect("all fit");
         let error = rank.dot(&[1.0; 2], &vec![1.0; 2 - rank.rank() % 2]).expect_err("rank 1 fails");
-        assert!(error.to_string().contains(["rank 1 could not", "y has length 1"][rank.rank() % 2]));
+        assert!(
+            error.to_string().contains(["rank 1 could not", "y has length 1"][rank.rank() % 2])
+        );
         assert!(rank.dot(&[1.0], &[1.0]).is_ok_and(|sum| sum == 3.0));
     });
 }
