@@ -313,6 +313,35 @@ fn a_rank_that_fails_alone_is_named_to_the_others() {
     });
 }
 
+#[test]
+fn a_rank_that_gives_up_keeps_no_other_waiting() {
+    let csr = matrix::<f64>("stencil5:400");
+    let tuner = tuner();
+    on_ranks(Threads::all(3), |rank| {
+        let gives_up = rank.rank() == 1;
+        let named = |done: Result<()>| {
+            let error = done.expect_err("rank 1 gives up").to_string();
+            assert!(error.contains("rank 1 could not do its part"), "{error}");
+        };
+        let prepared = || rank.prepare_whole(&tuner, &csr, &workload(), Split::EqualRows);
+        match gives_up {
+            true => rank.give_up(),
+            false => named(prepared().map(|_| ())),
+        }
+        let mut a = prepared().expect("it applies");
+        let (x, mut y) = (vec![1.0; a.own_columns()], vec![0.0; a.part().rows()]);
+        match gives_up {
+            true => a.give_up(),
+            false => named(a.apply(1.0, &x, 0.0, &mut y)),
+        }
+        match gives_up {
+            true => rank.give_up(),
+            false => named(a.update(&csr)),
+        }
+        a.apply(1.0, &x, 0.0, &mut y).expect("all take part");
+    });
+}
+
 /// An exchange that does something else in its call number `at`, on one rank.
 struct Faulty {
     inner: Threads,
@@ -374,7 +403,9 @@ fn with_fault(fault: Fault, call: usize) -> Vec<Result<Vec<f64>>> {
     let tuner = tuner();
     let exchanges = Threads::all(3).into_iter().enumerate().map(|(rank, inner)| {
         let left = if rank == 2 { call } else { usize::MAX };
-        let inner = inner.with_patience(Duration::from_millis(200));
+        // Messages of a call that failed never come; all others do.
+        let patience = if matches!(fault, Fault::Fail) { 1 } else { 60 };
+        let inner = inner.with_patience(Duration::from_secs(patience));
         Faulty { inner, left, fault, last: Vec::new() }
     });
     on_ranks(exchanges.collect(), |rank| {
