@@ -47,7 +47,7 @@ impl<T: Scalar> Part<T> {
     }
 
     /// Returns the operators of the part, with the rows that each multiplies, counted from the
-    /// part's first one; see [`Mode`].
+    /// part's first one; see [`Mode`](super::Mode).
     pub fn operators(&self) -> impl ExactSizeIterator<Item = (Range<usize>, &PreparedOperator<T>)> {
         self.operators.iter().map(|(group, operator)| (group.rows.clone(), operator))
     }
