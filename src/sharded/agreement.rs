@@ -51,8 +51,11 @@ impl Facts {
     }
 }
 
-/// Facts that are the same on all ranks, and the remedy where they are not.
-const SHARED: [(fn(&Facts) -> u64, &str, &str); 6] = [
+/// A fact with its name, and the remedy where ranks disagree.
+type Shared = (fn(&Facts) -> u64, &'static str, &'static str);
+
+/// Facts that are the same on all ranks.
+const SHARED: [Shared; 6] = [
     (|facts| facts.size, "the number of ranks", "give each rank that of its exchange"),
     (|facts| facts.value_bytes, "the size of a value in bytes", "use f32 or f64 on all ranks"),
     (
