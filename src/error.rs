@@ -137,6 +137,14 @@ pub enum Error {
         /// The failed operation, the driver's answer, and the limit if there is one.
         what: String,
     },
+    /// Messages between processes that share a matrix failed; `rank` is this process.
+    #[error("rank {rank}: {what}; correct that and prepare the matrix anew on all ranks")]
+    Exchange {
+        /// The rank that met the fault.
+        rank: usize,
+        /// The failed exchange, or the message that was not the expected one.
+        what: String,
+    },
     /// The database of measurements cannot be used.
     #[error("wisdom in {}: {fault}", path.display())]
     Wisdom {

@@ -82,6 +82,8 @@
 //! - *Proxy device*: shipped GPU of equal compute capability whose models predict for another GPU.
 //! - *Quick model*: part of a model that predicts a few candidates in stages, for a matrix on a GPU.
 //! - *Quick pick*: candidate that rules select for a matrix that is not analysed.
+//! - *Rank*: one of several processes that share a matrix, each with one part; an *exchange* of the
+//!   caller moves bytes between them.
 //! - *Refusal*: answer of a format that does not apply to a matrix, with needed and allowed
 //!   figures; not an error.
 //! - *Regret*: time of the chosen candidate divided by that of the best one, less 1.

@@ -1,5 +1,8 @@
 //! Matrices divided among parts: products are those of the whole matrix for every way to divide it.
 
+#[path = "sharded/ranks.rs"]
+mod ranks;
+
 use ellect::choose::ValuesUse;
 use ellect::generate::Spec;
 use ellect::sharded::{Mode, ShardedOperator, Split};

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the library without CUDA in the development profile, installs it in a temporary folder, and
 # checks header, exported symbols and binary interface; runs the C tests with sanitizers and under
-# valgrind, and the examples in C, C++, Fortran and with PETSc. Tools that are missing are installed
-# from Debian's packages; the script says what it skips where that fails (REQUIRE_ALL=1 makes that an
-# error).
+# valgrind, and the examples in C, C++, Fortran, with PETSc and with MPI. Tools that are missing are
+# installed from Debian's packages; the script says what it skips where that fails (REQUIRE_ALL=1 makes
+# that an error).
 set -euo pipefail
 cd "$(dirname "$0")"
 data=$(realpath ../../tests/data)
@@ -46,7 +46,7 @@ others=$(nm -D --defined-only "$work/lib/libellect.so" | awk '$3 !~ /^ellect_/ {
 [ -z "$others" ] || { echo "exported beside ellect_*: $others" >&2 && exit 1; }
 
 version=$(sed -n 's/^Version: //p' "$work/lib/pkgconfig/ellect.pc")
-for test in products refusals; do
+for test in products refusals ranks; do
     build=(cc -std=c11 -g -O1 "${warnings[@]}" -DCUDA=0 -DVERSION="\"$version\"" "tests/$test.c"
         "${paths[@]}" -lellect -lpthread -lm)
     "${build[@]}" -o "$work/$test"
@@ -55,11 +55,13 @@ done
 mkdir "$work/folders" "$work/folders-valgrind"
 "$work/products-sanitized" "$data/elasticity.mtx"
 "$work/refusals-sanitized" "$work/folders"
+"$work/ranks-sanitized"
 if has valgrind valgrind "the memory check"; then
     check=(valgrind -q --leak-check=full --show-leak-kinds=definite
         --errors-for-leak-kinds=definite --error-exitcode=1)
     "${check[@]}" "$work/products"
     "${check[@]}" "$work/refusals" "$work/folders-valgrind"
+    "${check[@]}" "$work/ranks"
 fi
 
 # Examples, found by pkg-config where it exists.
@@ -86,6 +88,12 @@ if has mpicc petsc-dev "the PETSc example" && pkg-config --exists petsc; then
         -o "$work/petsc"
     "$work/petsc" "$data/elasticity.mtx"
     "$work/petsc" "$data/convection_diffusion.mtx" -ksp_type gmres
+fi
+if has mpicc libopenmpi-dev "the MPI example" && has mpirun openmpi-bin "the MPI example"; then
+    mpicc -std=c99 -Wall -Wextra -Werror examples/mpi_cg.c "${flags[@]}" -lm -o "$work/mpi_cg"
+    for processes in 1 2 4; do
+        mpirun --oversubscribe --allow-run-as-root -n $processes "$work/mpi_cg" 60
+    done
 fi
 target=${CARGO_TARGET_DIR:-$PWD/../../target}
 nvcc=$(command -v nvcc || echo "$target/cuda-toolkit/nvidia/cu13/bin/nvcc")

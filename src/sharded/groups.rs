@@ -21,34 +21,73 @@ pub(super) fn groups<T: Scalar>(
     bandwidths: &[Option<f64>],
 ) -> Vec<Vec<Group>> {
     let of_part = |part: usize| {
-        let all = rows.bounds[part]..rows.bounds[part + 1];
-        let whole = |needs_halo| vec![Group { rows: 0..all.len(), needs_halo }];
-        if mode == Mode::Vector {
-            return whole(true);
+        let order = &mut rows.order[rows.bounds[part]..rows.bounds[part + 1]];
+        let of = Of { part, parts: bandwidths.len(), bandwidth: bandwidths[part] };
+        match divided(csr, order, columns, mode, &of) {
+            Ok(needs) => ordered(order, &needs),
+            Err(whole) => vec![whole],
         }
-        let order = &mut rows.order[all.clone()];
-        let needs = needs(csr, order, columns, part);
-        let nnz = |needed: Option<Needs>| -> usize {
-            let rows = order.iter().zip(&needs);
-            let rows = rows.filter(|&(_, &needs)| needed.is_none_or(|needed| needed == needs));
-            rows.map(|(&row, _)| csr.pattern().row_nnz(row as usize)).sum()
-        };
-        let (inner, total) = (nnz(Some(Needs::Nothing)), nnz(None));
-        if inner == total {
-            return whole(false);
-        }
-        let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
-        let rows_apart = Inner {
-            share: inner as f64 / total as f64,
-            read_s: bandwidths[part].map(|bandwidth| bytes / bandwidth),
-            parts: bandwidths.len(),
-        };
-        if inner == 0 || !mode.is_apart(&rows_apart) {
-            return whole(true);
-        }
-        ordered(order, &needs)
     };
     (0..bandwidths.len()).map(of_part).collect()
+}
+
+/// Returns the groups of a part whose rows keep their order: the longest run of rows that need no
+/// halo, and the rows before and behind it.
+pub(super) fn in_order<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    columns: &Columns,
+    mode: Mode,
+    of: &Of,
+) -> Vec<Group> {
+    match divided(csr, rows, columns, mode, of) {
+        Ok(needs) => around_longest_run(&needs),
+        Err(whole) => vec![whole],
+    }
+}
+
+/// A part of a matrix.
+pub(super) struct Of {
+    /// Number of the part.
+    pub part: usize,
+    /// Number of parts.
+    pub parts: usize,
+    /// Bandwidth of the part's GPU, in bytes a second; `None` on a host.
+    pub bandwidth: Option<f64>,
+}
+
+/// Returns what each row needs, or all rows as one group if they are not multiplied apart.
+fn divided<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    columns: &Columns,
+    mode: Mode,
+    of: &Of,
+) -> Result<Vec<Needs>, Group> {
+    let whole = |needs_halo| Err(Group { rows: 0..rows.len(), needs_halo });
+    if mode == Mode::Vector {
+        return whole(true);
+    }
+    let needs = needs(csr, rows, columns, of.part);
+    let nnz = |needed: Option<Needs>| -> usize {
+        let rows = rows.iter().zip(&needs);
+        let rows = rows.filter(|&(_, &needs)| needed.is_none_or(|needed| needed == needs));
+        rows.map(|(&row, _)| csr.pattern().row_nnz(row as usize)).sum()
+    };
+    let (inner, total) = (nnz(Some(Needs::Nothing)), nnz(None));
+    if inner == total {
+        return whole(false);
+    }
+    let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
+    let rows_apart = Inner {
+        share: inner as f64 / total as f64,
+        read_s: of.bandwidth.map(|bandwidth| bytes / bandwidth),
+        parts: of.parts,
+    };
+    if inner == 0 || !mode.is_apart(&rows_apart) {
+        return whole(true);
+    }
+    Ok(needs)
 }
 
 /// Elements that a row needs beside the part's own ones.
@@ -100,6 +139,20 @@ fn ordered(order: &mut [u32], needs: &[Needs]) -> Vec<Group> {
     groups
 }
 
+fn around_longest_run(needs: &[Needs]) -> Vec<Group> {
+    let (mut inner, mut first) = (0..0, 0);
+    for (row, &needed) in needs.iter().enumerate() {
+        if needed != Needs::Nothing {
+            first = row + 1;
+        } else if row + 1 - first > inner.len() {
+            inner = first..row + 1;
+        }
+    }
+    let groups = [(0..inner.start, true), (inner.clone(), false), (inner.end..needs.len(), true)];
+    let groups = groups.into_iter().filter(|(rows, _)| !rows.is_empty());
+    groups.map(|(rows, needs_halo)| Group { rows, needs_halo }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +196,18 @@ mod tests {
         one(ring(Mode::Auto, Some(4e12)));
         assert_eq!(ring(Mode::Auto, Some(1.0)).1[1].len(), 3, "6 of 12 entries need no halo");
         assert_eq!(ring(Mode::Auto, Some(1.0)).1[0].len(), 1, "3 of 9 entries need no halo");
+    }
+
+    #[test]
+    fn rows_that_keep_their_order_are_grouped_around_the_longest_run_without_a_need() {
+        use Needs::{Earlier, Later, Nothing};
+        let group = |rows, needs_halo| Group { rows, needs_halo };
+        let mixed = [Nothing, Earlier, Nothing, Nothing, Later, Nothing];
+        let wanted = [group(0..2, true), group(2..4, false), group(4..6, true)];
+        assert_eq!(around_longest_run(&mixed), wanted);
+        let last = [Later, Nothing, Nothing];
+        assert_eq!(around_longest_run(&last), [group(0..1, true), group(1..3, false)]);
+        assert_eq!(around_longest_run(&[Earlier; 2]), [group(0..2, true)]);
+        assert_eq!(around_longest_run(&[]), []);
     }
 }

@@ -15,16 +15,22 @@ use crate::permutation::inverse;
 use crate::scalar::Scalar;
 
 /// Owners of the columns.
+#[derive(Debug)]
 pub(super) struct Columns {
-    /// New number of each column.
-    place: Vec<u32>,
+    /// New number of each column; `None` where neighbours belong together and keep their numbers.
+    place: Option<Vec<u32>>,
     /// First new number of each part, followed by the number of columns.
     bounds: Vec<usize>,
 }
 
 impl Columns {
     pub fn of(partition: &Partition) -> Self {
-        Columns { place: inverse(&partition.order), bounds: partition.bounds.clone() }
+        Columns { place: Some(inverse(&partition.order)), bounds: partition.bounds.clone() }
+    }
+
+    /// Gives each part neighbouring columns, with these bounds.
+    pub fn of_neighbours(bounds: Vec<usize>) -> Self {
+        Columns { place: None, bounds }
     }
 
     /// Returns the new numbers of the columns of a part.
@@ -38,7 +44,9 @@ impl Columns {
         csr: CsrRef<'a, T>,
         row: u32,
     ) -> impl Iterator<Item = u32> + 'a {
-        csr.row(row as usize).0.iter().map(|&column| self.place[column as usize])
+        let place = self.place.as_deref();
+        let columns = csr.row(row as usize).0.iter();
+        columns.map(move |&column| place.map_or(column, |place| place[column as usize]))
     }
 }
 

@@ -9,6 +9,9 @@
 //! [`ShardedOperator::on_gpus`] keeps vectors there, exchanges halos without the host, and multiplies
 //! rows that need no halo meanwhile ([`Mode`]).
 //!
+//! Where each part is a process of its own, as with MPI, a [`Rank`] has the part, and an [`Exchange`] of
+//! the caller moves the halos.
+//!
 //! ```
 //! use ellect::sharded::Split;
 //! use ellect::{Tuner, Workload, generate};
@@ -31,33 +34,41 @@
 //! # }
 //! ```
 
+mod agreement;
 mod gpu;
 mod groups;
 mod halo;
+mod messages;
 mod mode;
 mod numbers;
+mod part;
+mod rank;
+mod rank_operator;
 mod split;
+mod threads;
 mod vector;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::choose::{Choice, Workload};
+use crate::choose::Workload;
 use crate::csr::CsrRef;
 use crate::dense::{self, DenseMut, DenseRef};
 use crate::error::{Error, Result};
-use crate::format::{Basis, Candidate};
-use crate::operator::PreparedOperator;
 use crate::par;
-use crate::partition::{Group, Partition, windows};
+use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
-use halo::{Columns, Halo, Shape};
+use halo::{Columns, Shape};
+pub use messages::{Exchange, ExchangeError, Incoming, Outgoing};
 pub use mode::Mode;
 pub use numbers::{GpuFactor, GpuNumber};
+pub use part::Part;
+pub use rank::Rank;
+pub use rank_operator::{RankOperator, RankVector};
 pub use split::Split;
+pub use threads::Threads;
 pub use vector::ShardedVector;
 
 /// The tuners of several devices, one for each part of a matrix.
@@ -141,101 +152,18 @@ impl Tuners {
     ) -> Result<ShardedOperator<T>> {
         let csr = csr.into();
         let mut rows = split.partition(csr.pattern(), self.len())?;
-        let columns = |rows: &Partition| match csr.nrows() == csr.ncols() {
-            true => rows.clone(),
-            false => Partition::of_neighbours(windows(csr.ncols(), self.len())),
-        };
-        let bandwidth =
-            |tuner: &Arc<Tuner>| tuner.backend().gpu().ok().map(|_| 1e9 * tuner.device().read_gbps);
-        let bandwidths: Vec<Option<f64>> = self.tuners.iter().map(bandwidth).collect();
-        let numbers = Columns::of(&columns(&rows));
+        let bandwidths: Vec<Option<f64>> =
+            self.tuners.iter().map(|tuner| bandwidth(tuner)).collect();
+        let numbers = Columns::of(&columns_like(&rows, csr.ncols()));
         let groups = groups::groups(csr, &mut rows, &numbers, self.mode, &bandwidths);
-        let columns = columns(&rows);
+        let columns = columns_like(&rows, csr.ncols());
         let numbers = Columns::of(&columns);
-        // Several vectors are multiplied one by one.
-        let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
-        let workload = Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload };
         let mut parts = Vec::with_capacity(self.len());
         for (part, (tuner, groups)) in self.tuners.iter().zip(groups).enumerate() {
             let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
-            let operators = matrices.iter().map(|local| tuner.prepare(local, &workload));
-            let operators = groups.into_iter().zip(operators);
-            let operators = operators.map(|(group, operator)| Ok((group, operator?)));
-            parts.push(Part { halo, operators: operators.collect::<Result<_>>()? });
+            parts.push(Part::of(tuner, halo, groups, &matrices, workload)?);
         }
         Ok(ShardedOperator { nrows: csr.nrows(), ncols: csr.ncols(), rows, columns, parts })
-    }
-}
-
-/// The rows of one device.
-///
-/// ```
-/// use ellect::sharded::Split;
-/// use ellect::{Csr, Tuner, Workload};
-///
-/// # fn main() -> ellect::Result<()> {
-/// let csr = Csr::from_triplets(2, 2, [(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
-/// let tuners = Tuner::open_all(&["cpu"; 2])?;
-/// let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
-/// let first = &a.parts()[0];
-/// assert_eq!((first.rows(), first.nnz(), first.halo()), (1, 2, 1));
-/// assert_eq!(first.neighbours().collect::<Vec<_>>(), [1]);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct Part<T: Scalar> {
-    halo: Halo,
-    /// The operator of each group of rows; there is at least one.
-    operators: Vec<(Group, PreparedOperator<T>)>,
-}
-
-impl<T: Scalar> Part<T> {
-    /// Returns the number of rows.
-    pub fn rows(&self) -> usize {
-        self.operators.iter().map(|(group, _)| group.rows.len()).sum()
-    }
-
-    /// Returns the number of entries.
-    pub fn nnz(&self) -> usize {
-        self.operators.iter().map(|(_, operator)| operator.nnz()).sum()
-    }
-
-    /// Returns the operators of the part, with the rows that each multiplies, counted from the
-    /// part's first one; see [`Mode`].
-    pub fn operators(&self) -> impl ExactSizeIterator<Item = (Range<usize>, &PreparedOperator<T>)> {
-        self.operators.iter().map(|(group, operator)| (group.rows.clone(), operator))
-    }
-
-    /// Returns the operator of most entries.
-    fn largest(&self) -> &PreparedOperator<T> {
-        let largest = self.operators.iter().max_by_key(|(_, operator)| operator.nnz());
-        &largest.expect("a part has an operator").1
-    }
-
-    /// Returns the number of elements of x that come from other parts before each product.
-    pub fn halo(&self) -> usize {
-        self.halo.len()
-    }
-
-    /// Returns the parts that elements of x come from, rising.
-    pub fn neighbours(&self) -> impl Iterator<Item = usize> + '_ {
-        self.halo.runs.iter().map(|run| run.owner)
-    }
-
-    /// Returns the candidate that multiplies the rows; of several operators, that of most entries.
-    pub fn candidate(&self) -> &Candidate {
-        self.largest().candidate()
-    }
-
-    /// Returns the choice of [`Part::candidate`].
-    pub fn choice(&self) -> Option<&Choice> {
-        self.largest().choice()
-    }
-
-    /// Returns the places of x.
-    fn shape_x(&self) -> Shape {
-        self.halo.shape()
     }
 }
 
@@ -289,12 +217,12 @@ impl<T: Scalar> ShardedOperator<T> {
         self.rows.of(part)
     }
 
-    /// Computes y = alpha A x + beta y like [`PreparedOperator::apply`], for vectors that are not
+    /// Computes y = alpha A x + beta y like [`PreparedOperator::apply`](crate::PreparedOperator::apply), for vectors that are not
     /// divided. A solver should keep its vectors divided and call
     /// [`ShardedOperator::apply_sharded`].
     ///
     /// # Errors
-    /// As [`PreparedOperator::apply`].
+    /// As [`PreparedOperator::apply`](crate::PreparedOperator::apply).
     pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         let (mut own_x, mut own_y) = (self.scatter_x(x)?, self.scatter_y(y)?);
         self.apply_sharded(alpha, &mut own_x, beta, &mut own_y)?;
@@ -305,7 +233,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// [`ShardedOperator::apply`].
     ///
     /// # Errors
-    /// As [`PreparedOperator::apply_many`].
+    /// As [`PreparedOperator::apply_many`](crate::PreparedOperator::apply_many).
     pub fn apply_many(
         &self,
         alpha: T,
@@ -336,10 +264,7 @@ impl<T: Scalar> ShardedOperator<T> {
         let x = x.parts();
         let mut products: Vec<_> = y.all_own_mut().into_iter().map(|y| (y, Ok(()))).collect();
         par::for_each(&mut products, 1, |part, (y, done)| {
-            let operators = &self.parts[part].operators;
-            *done = operators.iter().try_for_each(|(group, operator)| {
-                operator.apply(alpha, &x[part], beta, &mut y[group.rows.clone()])
-            });
+            *done = self.parts[part].multiply(|_| true, (alpha, &x[part]), (beta, y));
         });
         products.into_iter().try_for_each(|(_, done)| done)
     }
@@ -433,7 +358,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// Replaces the values by those of a matrix with the same pattern.
     ///
     /// # Errors
-    /// [`Error::PatternChanged`] if the pattern differs, and as [`PreparedOperator::update`]; the
+    /// [`Error::PatternChanged`] if the pattern differs, and as [`PreparedOperator::update`](crate::PreparedOperator::update); the
     /// parts before the one that fails then have the new values.
     pub fn update<'a>(&mut self, csr: impl Into<CsrRef<'a, T>>) -> Result<()> {
         let csr = csr.into();
@@ -444,17 +369,7 @@ impl<T: Scalar> ShardedOperator<T> {
         }
         let numbers = Columns::of(&self.columns);
         for (number, part) in self.parts.iter_mut().enumerate() {
-            let groups: Vec<Group> =
-                part.operators.iter().map(|(group, _)| group.clone()).collect();
-            let rows = self.rows.of(number);
-            let (halo, matrices) = halo::local(csr, rows, &groups, &numbers, number)?;
-            if halo != part.halo {
-                let what = format!("part {number} needs other elements of x");
-                return Err(Error::PatternChanged { what });
-            }
-            for ((_, operator), local) in part.operators.iter_mut().zip(&matrices) {
-                operator.update(local)?;
-            }
+            part.update(csr, self.rows.of(number), &numbers, number)?;
         }
         Ok(())
     }
@@ -464,6 +379,19 @@ impl<T: Scalar> ShardedOperator<T> {
         let operators = self.parts.iter().flat_map(|part| &part.operators);
         operators.map(|(_, operator)| operator.bytes()).sum()
     }
+}
+
+/// Divides columns like the rows of a square matrix, those of a rectangular one into equal ranges.
+fn columns_like(rows: &Partition, ncols: usize) -> Partition {
+    match rows.order.len() == ncols {
+        true => rows.clone(),
+        false => Partition::of_neighbours(windows(ncols, rows.parts())),
+    }
+}
+
+/// Returns the bandwidth of a tuner's GPU in bytes a second; `None` on a host.
+fn bandwidth(tuner: &Tuner) -> Option<f64> {
+    tuner.backend().gpu().ok().map(|_| 1e9 * tuner.device().read_gbps)
 }
 
 fn check_len(what: &'static str, got: usize, needed: usize) -> Result<()> {

@@ -27,7 +27,8 @@ pub enum Mode {
     /// et al., 2012, section 3.1.
     Vector,
     /// The rows that need no halo are multiplied during the exchange, the others after it, each in
-    /// a format of their own. Every row is written once. On hosts nothing overlaps.
+    /// a format of their own. Every row is written once. Parts on hosts overlap nothing, unless each
+    /// is a [`Rank`](super::Rank).
     Overlap,
 }
 

@@ -78,10 +78,7 @@ impl<T: Scalar> ShardedVector<T> {
             let (got, needed) = (other.len(), self.len());
             return Err(Error::Shape { what: "the other vector", got, needed });
         }
-        let of_part = |part: usize| {
-            let pairs = self.own(part).iter().zip(other.own(part));
-            pairs.fold(T::ZERO, |sum, (&a, &b)| sum + a * b)
-        };
+        let of_part = |part: usize| dot(self.own(part), other.own(part));
         let sums = par::map(self.parts.len(), 1, of_part);
         Ok(sums.into_iter().fold(T::ZERO, |sum, part| sum + part))
     }
@@ -113,4 +110,9 @@ impl<T: Scalar> ShardedVector<T> {
         let found = self.own.iter().zip(&self.parts);
         found.map(|(own, part)| Shape { own: own.clone(), len: part.len() }).eq(shapes)
     }
+}
+
+/// Returns the dot product of two vectors of one length, summed in their order.
+pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
+    x.iter().zip(y).fold(T::ZERO, |sum, (&a, &b)| sum + a * b)
 }

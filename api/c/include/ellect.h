@@ -83,6 +83,16 @@ typedef struct ellect_matrix ellect_matrix;
 // an operator while it is destroyed.
 typedef struct ellect_operator ellect_operator;
 
+// A rank, made by `ellect_rank_create`.
+//
+// Thread safety: one thread at a time calls functions with a rank or with its operators.
+typedef struct ellect_rank ellect_rank;
+
+// The own rows of a matrix that several processes share, made by `ellect_rank_prepare`.
+//
+// Thread safety: one thread at a time calls functions with a rank or with its operators.
+typedef struct ellect_rank_operator ellect_rank_operator;
+
 // A tuner of one device, made by `ellect_tuner_open`.
 //
 // Thread safety: any number of threads may use one tuner at a time; none while it is destroyed.
@@ -176,6 +186,72 @@ typedef struct ellect_operator_info {
     int32_t memory;
 } ellect_operator_info;
 
+// A message to another rank, or room for one from there.
+typedef struct ellect_message {
+    // The message; written only if it is received.
+    void *bytes;
+    // Its length in bytes, at least 1.
+    int64_t size;
+    // The other rank.
+    int64_t rank;
+} ellect_message;
+
+// Sends `sends` messages and receives `receives` ones, at most one to and one from each other rank, in
+// rising order of ranks. Returns 0, or another number for a failure. All ranks call it in the same
+// order, and each knows the length of the messages that it receives. The messages stay valid until
+// the function returns, or `ellect_finish` if there is one; the two arrays only until it returns.
+typedef int32_t (*ellect_exchange)(void *context,
+                                   const struct ellect_message *send,
+                                   int64_t sends,
+                                   const struct ellect_message *receive,
+                                   int64_t receives);
+
+// Waits for the messages of the last call of `ellect_exchange`, which then only begins to send and to
+// receive. Returns 0, or another number for a failure.
+typedef int32_t (*ellect_finish)(void *context);
+
+// This process among those that share a matrix: set `struct_size` to `sizeof(ellect_ranks)`.
+typedef struct ellect_ranks {
+    // `sizeof(ellect_ranks)`.
+    size_t struct_size;
+    // Number of this rank, counted from 0.
+    int64_t rank;
+    // Number of ranks.
+    int64_t size;
+    // Moves messages. It runs on the thread that calls the library.
+    ellect_exchange exchange;
+    // Waits for messages; NULL if `exchange` does. The longest run of rows that need no message is
+    // multiplied between the two calls.
+    ellect_finish finish;
+    // The first argument of both functions; the library does not use it.
+    void *context;
+} ellect_ranks;
+
+// Figures of a rank's operator: set `struct_size` to `sizeof(ellect_rank_info)`; the library writes
+// the other fields.
+typedef struct ellect_rank_info {
+    // `sizeof(ellect_rank_info)`.
+    size_t struct_size;
+    // Number of rows of the whole matrix.
+    int64_t nrows;
+    // Number of columns of the whole matrix.
+    int64_t ncols;
+    // Number of own rows.
+    int64_t own_rows;
+    // Number of own columns.
+    int64_t own_columns;
+    // Number of entries in own rows.
+    int64_t nnz;
+    // Number of elements of x that come from other ranks before each product.
+    int64_t halo;
+    // Number of ranks that they come from.
+    int64_t neighbours;
+    // The chosen format with its parameters. Belongs to the operator and lives as long as it does.
+    const char *candidate;
+    // Type of values and vectors: `ELLECT_F32` or `ELLECT_F64`.
+    int64_t value_type;
+} ellect_rank_info;
+
 // Folders of a tuner: set `struct_size` to `sizeof(ellect_tuner_options)`, all other fields that you
 // do not need to 0. Texts are read during the call only.
 typedef struct ellect_tuner_options {
@@ -248,6 +324,9 @@ typedef struct ellect_tuner_options {
 
 // Another failure, which this version of the interface has no number for.
 #define ELLECT_OTHER 18
+
+// Messages between ranks failed, or another rank did.
+#define ELLECT_EXCHANGE 19
 
 #ifdef __cplusplus
 extern "C" {
@@ -445,6 +524,85 @@ ellect_status ellect_operator_describe(const struct ellect_operator *op,
 // Frees an operator, once products that were queued on a GPU have ended; NULL is ignored. Thread
 // safety: no other thread uses the operator.
 void ellect_operator_destroy(struct ellect_operator *op);
+
+// Makes this process one of several ranks. Sends nothing yet.
+//
+// All ranks then make the same calls in the same order: `ellect_rank_prepare`, `ellect_rank_apply`,
+// `ellect_rank_sum`, `ellect_rank_update`. An exchange that waits for a rank that has ended should
+// fail after some time, because nothing else tells the other ranks.
+//
+// On success, `*rank` belongs to the caller, who frees it with `ellect_rank_destroy`; else it is NULL.
+// Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`.
+ellect_status ellect_rank_create(const struct ellect_ranks *ranks,
+                                 struct ellect_rank **rank);
+
+// Prepares the own rows of a matrix that the ranks share: `matrix` has all columns of the whole matrix,
+// numbered as there; rank 0 has the first rows, rank 1 the next ones and so on. `columns` is the number
+// of own columns, that is of own elements of x, in the order of the ranks too; -1 for a square matrix,
+// whose columns are divided like its rows. `workload` may be NULL; its basis is the original one.
+//
+// All ranks call this together; if one of them fails, all do. The operator owns its layout, and the
+// matrix is no longer needed after the call.
+//
+// On success, `*op` belongs to the caller, who frees it with `ellect_rank_operator_destroy`; else it
+// is NULL.
+//
+// Fails as `ellect_prepare`, with `ELLECT_INVALID_ARGUMENT` if the ranks' numbers of rows or columns do
+// not fit each other, and with `ELLECT_EXCHANGE` if the exchange or another rank failed.
+ellect_status ellect_rank_prepare(const struct ellect_tuner *tuner,
+                                  const struct ellect_rank *rank,
+                                  const struct ellect_matrix *matrix,
+                                  int64_t columns,
+                                  const struct ellect_workload *workload,
+                                  struct ellect_rank_operator **op);
+
+// Computes the own elements of y = alpha A x + beta y from those of x, in host memory and of the
+// operator's value type.
+//
+// `x` has `x_len` = number of own columns, `y` has `y_len` = number of own rows; they do not overlap.
+// With `beta` 0, y is written and never read. All ranks call this together. With an operator on a GPU,
+// the call copies x there and y back.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_SHAPE`, `ELLECT_EXCHANGE` if the
+// exchange failed or a rank whose elements are needed did, and failures of the device; y is then
+// undefined.
+ellect_status ellect_rank_apply(const struct ellect_rank_operator *op,
+                                double alpha,
+                                const void *x,
+                                int64_t x_len,
+                                double beta,
+                                void *y,
+                                int64_t y_len);
+
+// Replaces each of `len` numbers by its sum over all ranks, added in their order: all ranks get equal
+// bits. All ranks call this together, with as many numbers.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_EXCHANGE`.
+ellect_status ellect_rank_sum(const struct ellect_rank *rank,
+                              double *numbers,
+                              int64_t len);
+
+// Replaces the values by those of a matrix with the same pattern, given as to `ellect_rank_prepare`, in
+// host memory. All ranks call this together; ranks that do not fail then have the new values.
+//
+// Fails as `ellect_update_matrix`, and with `ELLECT_EXCHANGE` if the exchange or another rank failed.
+ellect_status ellect_rank_update(struct ellect_rank_operator *op,
+                                 const struct ellect_matrix *matrix);
+
+// Fills in the figures of a rank's operator. Set `info->struct_size` before, and the other fields to
+// 0. Sends nothing.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`.
+ellect_status ellect_rank_describe(const struct ellect_rank_operator *op,
+                                   struct ellect_rank_info *info);
+
+// Frees an operator of a rank; NULL is ignored. Sends nothing.
+void ellect_rank_operator_destroy(struct ellect_rank_operator *op);
+
+// Frees a rank; NULL is ignored. Its operators stay valid and use its callbacks. Sends nothing.
+void ellect_rank_destroy(struct ellect_rank *rank);
 
 // Returns the status of the last call that failed on this thread; `ELLECT_OK` if none did.
 //

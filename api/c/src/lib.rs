@@ -3,7 +3,7 @@
 //!
 //! Every function checks its arguments and returns a status; no panic crosses to the caller. Modules,
 //! ground floor first: [`status`] (codes and the last error), [`input`] (arguments of C callers),
-//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`].
+//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`], [`rank`].
 
 mod arrays;
 mod csr;
@@ -13,5 +13,6 @@ mod input;
 mod many;
 mod matrix;
 mod operator;
+mod rank;
 mod status;
 mod tuner;

@@ -50,9 +50,11 @@ pub const ELLECT_IO: Status = 16;
 pub const ELLECT_INTERNAL: Status = 17;
 /// Another failure, which this version of the interface has no number for.
 pub const ELLECT_OTHER: Status = 18;
+/// Messages between ranks failed, or another rank did.
+pub const ELLECT_EXCHANGE: Status = 19;
 
 /// Each status with its name and the general remedy.
-const STATUSES: [(Status, &CStr, &str); 19] = [
+const STATUSES: [(Status, &CStr, &str); 20] = [
     (ELLECT_OK, c"ELLECT_OK", ""),
     (ELLECT_NULL_POINTER, c"ELLECT_NULL_POINTER", "pass an address"),
     (ELLECT_INVALID_ARGUMENT, c"ELLECT_INVALID_ARGUMENT", "correct the argument"),
@@ -84,6 +86,11 @@ const STATUSES: [(Status, &CStr, &str); 19] = [
         "report this fault of ellect, with the matrix if you can; use the matrix in CSR until then",
     ),
     (ELLECT_OTHER, c"ELLECT_OTHER", "read the message"),
+    (
+        ELLECT_EXCHANGE,
+        c"ELLECT_EXCHANGE",
+        "correct the exchange, and prepare the matrix anew on all ranks",
+    ),
 ];
 
 /// A failed call: the status, and a sentence with the remedy.
@@ -127,6 +134,7 @@ impl From<Error> for Failure {
             Error::Device { .. } => ELLECT_DEVICE_FAILED,
             Error::Wisdom { .. } => ELLECT_WISDOM,
             Error::Io { .. } => ELLECT_IO,
+            Error::Exchange { .. } => ELLECT_EXCHANGE,
             _ => ELLECT_OTHER,
         };
         Failure::new(status, error.to_string())

@@ -2,7 +2,7 @@
 #include "check.h"
 
 static void statuses_have_names(void) {
-    for (ellect_status status = ELLECT_OK; status <= ELLECT_OTHER; status++) {
+    for (ellect_status status = ELLECT_OK; status <= ELLECT_EXCHANGE; status++) {
         const char *name = ellect_status_name(status);
         CHECK(strncmp(name, "ELLECT_", 7) == 0);
         CHECK(status == ELLECT_OTHER || strcmp(name, "ELLECT_OTHER") != 0);
