@@ -74,7 +74,9 @@ fn check<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>) {
 fn every_split_multiplies<T: Scalar>(csr: &Csr<T>, parts: usize) {
     let owners: Vec<u32> = (0..csr.nrows()).map(|row| (row * 5 % parts) as u32).collect();
     for mode in [Mode::Vector, Mode::Overlap] {
-        for split in [Split::EqualRows, Split::EqualNonzeros, Split::Owners(&owners)] {
+        for split in
+            [Split::EqualRows, Split::EqualNonzeros, Split::EqualTimes, Split::Owners(&owners)]
+        {
             check(&prepared_in(csr, parts, split, mode), csr);
         }
         if cfg!(feature = "metis") && csr.nrows() == csr.ncols() {

@@ -35,6 +35,7 @@
 //! ```
 
 mod agreement;
+mod balance;
 mod gpu;
 mod groups;
 mod halo;
@@ -151,7 +152,10 @@ impl Tuners {
         split: Split<'_>,
     ) -> Result<ShardedOperator<T>> {
         let csr = csr.into();
-        let mut rows = split.partition(csr.pattern(), self.len())?;
+        let mut rows = match split {
+            Split::EqualTimes => balance::equal_times(&self.tuners, csr, workload)?,
+            _ => split.partition(csr.pattern(), self.len())?,
+        };
         let bandwidths: Vec<Option<f64>> =
             self.tuners.iter().map(|tuner| bandwidth(tuner)).collect();
         let numbers = Columns::of(&columns_like(&rows, csr.ncols()));

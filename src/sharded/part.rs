@@ -94,9 +94,7 @@ impl<T: Scalar> Part<T> {
         matrices: &[Csr<T>],
         workload: &Workload,
     ) -> Result<Self> {
-        // Several vectors are multiplied one by one.
-        let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
-        let workload = Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload };
+        let workload = of_part(workload);
         let operators = matrices.iter().map(|local| tuner.prepare(local, &workload));
         let operators = groups.into_iter().zip(operators);
         let operators = operators.map(|(group, operator)| Ok((group, operator?)));
@@ -140,4 +138,10 @@ impl<T: Scalar> Part<T> {
         let mut operators = self.operators.iter_mut().zip(&matrices);
         operators.try_for_each(|((_, operator), local)| operator.update(local))
     }
+}
+
+/// Returns the workload of a part: several vectors are multiplied one by one.
+pub(super) fn of_part(workload: &Workload) -> Workload {
+    let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
+    Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload }
 }

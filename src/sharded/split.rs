@@ -26,6 +26,11 @@ pub enum Split<'a> {
     EqualRows,
     /// Neighbouring rows, about as many entries in each part: PCSR-II there.
     EqualNonzeros,
+    /// Neighbouring rows whose products take about equal times on the devices of the parts, as their
+    /// tuners predict them: for devices of different speed, and for matrices whose rows differ. Each of
+    /// up to four divisions costs a prediction for each part. Not for ranks, which know no tuner but
+    /// their own.
+    EqualTimes,
     /// Parts with few entries between them, of at most 3 % more rows than the mean, found by METIS
     /// (feature `metis`). The matrix must be square.
     FewCuts,
@@ -46,7 +51,13 @@ impl Split<'_> {
         let nrows = pattern.nrows();
         match self {
             Split::EqualRows => Ok(Partition::of_neighbours(windows(nrows, parts))),
-            Split::EqualNonzeros => Ok(Partition::of_neighbours(by_weight(pattern, parts))),
+            Split::EqualNonzeros => {
+                Ok(Partition::of_neighbours(by_shares(pattern, &vec![1.0; parts])))
+            }
+            Split::EqualTimes => Err(Error::argument(
+                "a rank knows no tuner but its own, so it cannot predict the times of other parts; \
+                 divide the matrix by equal nonzeros instead",
+            )),
             // METIS makes a single part of nothing.
             Split::FewCuts if nrows == 0 => Split::EqualRows.partition(pattern, parts),
             Split::FewCuts => {
@@ -74,16 +85,19 @@ impl Split<'_> {
     }
 }
 
-/// Returns the bounds of parts of about as many entries each; a row weighs one entry more than it
-/// has, because its y is written too.
-fn by_weight(pattern: Pattern<'_>, parts: usize) -> Vec<usize> {
+/// Returns the bounds of parts whose entries are in proportion to these positive shares; a row weighs
+/// one entry more than it has, because its y is written too.
+pub(super) fn by_shares(pattern: Pattern<'_>, shares: &[f64]) -> Vec<usize> {
     let (nrows, row_ptr) = (pattern.nrows(), pattern.row_ptr());
-    let total = pattern.nnz() + nrows;
-    let bound = |part: usize| {
-        let wanted = (total as u128 * part as u128 / parts as u128) as usize;
+    let weight = (pattern.nnz() + nrows) as f64;
+    let total: f64 = shares.iter().sum();
+    let mut before = 0.0;
+    let bounds = shares.iter().map(|share| {
+        let wanted = (weight * (before / total)) as usize;
+        before += share;
         crate::par::partition_point(nrows, |row| row_ptr[row] + row < wanted)
-    };
-    (0..parts).map(bound).chain([nrows]).collect()
+    });
+    bounds.chain([nrows]).collect()
 }
 
 #[cfg(test)]
@@ -100,6 +114,14 @@ mod tests {
         assert_eq!(partition.bounds, [0, 1, 45, 90]);
         let partition = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies");
         assert_eq!(partition.bounds, [0, 30, 60, 90]);
+    }
+
+    #[test]
+    fn shares_divide_the_entries() {
+        let csr =
+            Csr::<f64>::from_triplets(90, 90, (0..90).map(|i| (i, i, 1.0))).expect("in range");
+        assert_eq!(by_shares(csr.pattern(), &[1.0, 2.0, 6.0]), [0, 10, 30, 90]);
+        assert_eq!(by_shares(csr.pattern(), &[1.0; 4]), [0, 23, 45, 68, 90]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Bench {
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
         conflicts_with_all = ["device", "features", "choices", "records", "only"])]
     devices: Vec<String>,
-    /// Division of the rows, with --devices: equal-rows, equal-nonzeros or few-cuts
+    /// Division of the rows, with --devices: equal-rows, equal-nonzeros, equal-times or few-cuts
     #[arg(long, default_value = "equal-nonzeros", value_name = "SPLIT", requires = "devices")]
     split: sharded::Division,
     /// Time iterations of conjugate gradients too, with --devices

@@ -237,9 +237,10 @@ fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
 pub struct Division(Split<'static>);
 
 /// The names of ways to divide.
-const DIVISIONS: [(&str, Split<'static>); 3] = [
+const DIVISIONS: [(&str, Split<'static>); 4] = [
     ("equal-rows", Split::EqualRows),
     ("equal-nonzeros", Split::EqualNonzeros),
+    ("equal-times", Split::EqualTimes),
     ("few-cuts", Split::FewCuts),
 ];
 
