@@ -154,7 +154,8 @@ impl Tuners {
         let numbers = Columns::of(&columns);
         // Several vectors are multiplied one by one.
         let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
-        let workload = Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload };
+        let workload =
+            Workload { basis: Basis::Original, spmvs, transposed: 0, vectors: 1, ..*workload };
         let mut parts = Vec::with_capacity(self.len());
         for (part, (tuner, groups)) in self.tuners.iter().zip(groups).enumerate() {
             let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
