@@ -3,10 +3,12 @@
 //!
 //! Every function checks its arguments and returns a status; no panic crosses to the caller. Modules,
 //! ground floor first: [`status`] (codes and the last error), [`input`] (arguments of C callers),
-//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`].
+//! [`csr`], [`arrays`], [`directions`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`],
+//! [`transposed`].
 
 mod arrays;
 mod csr;
+mod directions;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 mod gpu;
 mod input;
@@ -14,4 +16,5 @@ mod many;
 mod matrix;
 mod operator;
 mod status;
+mod transposed;
 mod tuner;
