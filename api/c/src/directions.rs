@@ -4,7 +4,6 @@ use std::ops::Deref;
 
 use ellect::choose::Choice;
 use ellect::csr::CsrRef;
-use ellect::cuda::GpuOperator;
 use ellect::{PreparedOperator, PreparedPair, Scalar};
 
 use crate::status::{Failure, Outcome};
@@ -73,7 +72,8 @@ impl<T: Scalar> Directions<T> {
 
     /// Returns the operator on its GPU, for values there; `None` on a host, and with a transpose,
     /// which values on a GPU do not reach.
-    pub fn on_device_mut(&mut self) -> Option<&mut GpuOperator<T>> {
+    #[cfg(feature = "cuda")]
+    pub fn on_device_mut(&mut self) -> Option<&mut ellect::cuda::GpuOperator<T>> {
         match self {
             Directions::One(operator) => operator.on_device_mut(),
             Directions::Both(_) => None,
