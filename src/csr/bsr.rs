@@ -72,8 +72,9 @@ impl<T: Scalar> Csr<T> {
             let mut filled = 0;
             for block_row in bounds[part]..bounds[part + 1] {
                 for within in 0..r {
-                    for block in block_ptr[block_row]..block_ptr[block_row + 1] {
-                        let first = block_idx[block] * c as u32;
+                    let blocks = block_ptr[block_row]..block_ptr[block_row + 1];
+                    for (block, &block_col) in blocks.clone().zip(&block_idx[blocks]) {
+                        let first = block_col * c as u32;
                         let own = filled..filled + c;
                         let line = (block * r + within) * c;
                         entries[own.clone()].copy_from_slice(&values[line..line + c]);

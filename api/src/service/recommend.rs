@@ -18,7 +18,7 @@ use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
-use ellect::{CsrRef, Error, Fingerprint, Precision, Scalar};
+use ellect::{CsrRef, Fingerprint, Precision, Scalar};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Service;
