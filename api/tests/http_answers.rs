@@ -103,7 +103,7 @@ fn both_directions_have_one_answer() {
     let (status, both) = service.recommend("?device=h200&transposed=500", "", &matrix);
     assert_eq!((status, &both["transposed"]["spmvs"]), (200, &json!(500)));
     assert_eq!(both["choice"], one["choice"]);
-    let print = both["fingerprint"].as_str().expect("it was analysed");
+    let print = both["fingerprint"].as_str().expect("it was analysed").to_string();
     let kept = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
     assert_eq!(kept("&transposed=500"), (200, both));
     assert_eq!(kept(""), (200, one));
@@ -112,7 +112,7 @@ fn both_directions_have_one_answer() {
     let symmetric = sample("elasticity");
     let (status, both) = service.recommend("?device=h200&transposed=500", "", &symmetric);
     assert_eq!((status, &both["transposed"], &both["spmvs"]), (200, &Value::Null, &json!(1500)));
-    let print = both["fingerprint"].as_str().expect("it was analysed");
+    let print = both["fingerprint"].as_str().expect("it was analysed").to_string();
     let (status, again) = service.get(&format!("/recommend/{print}?device=h200&transposed=500"));
     assert_eq!((status, again), (200, both));
 }
