@@ -1,9 +1,9 @@
 //! Solves min |A x - b| with LSQR, which multiplies by A and by its transpose.
 //!
-//! Run `cargo run --release --example least_squares -p ellect [CLASS:ROWS]` for a generated matrix,
-//! `linear_program:30000` for instance. Every equation is there twice, with right-hand sides that
-//! lie as far above as below A x for a known x: that x is the solution, although no x fulfils the
-//! equations. Source of the method: C. Paige and M. Saunders, LSQR: an algorithm for sparse linear
+//! Run `cargo run --release --example least_squares -p ellect [CLASS:ROWS]` for a generated matrix of
+//! full column rank, `least_squares:500000` for instance. Every equation is there twice, with
+//! right-hand sides that lie as far above as below A x for a known x: that x is the only solution,
+//! although no x fulfils the equations. Source of the method: C. Paige and M. Saunders, LSQR: an algorithm for sparse linear
 //! equations and sparse least squares (1982).
 #![allow(clippy::print_stdout, reason = "an example prints what it finds")]
 
