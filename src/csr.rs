@@ -1,17 +1,20 @@
 //! The validated CSR matrix that all formats are made from, owned or borrowed, and its pattern.
 
 mod borrowed;
+mod bsr;
 #[cfg(feature = "faer")]
 mod faer;
 mod pattern;
 #[cfg(feature = "sprs")]
 mod sprs;
+mod transpose;
 
 use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
 pub use borrowed::{ColumnIndex, CsrRef, Offset, RowPtr};
 pub use pattern::Pattern;
+pub(crate) use transpose::{EntryOrder, equal, transposed};
 
 /// A sparse matrix in compressed sparse rows, always valid.
 ///
@@ -176,7 +179,7 @@ impl<T: Scalar> Csr<T> {
         self.as_ref().get(row, column)
     }
 
-    /// Returns the transposed matrix. Two passes over the entries, on one thread.
+    /// Returns the transposed matrix, in parallel; see [`CsrRef::transpose`].
     pub fn transpose(&self) -> Csr<T> {
         self.as_ref().transpose()
     }
@@ -322,12 +325,22 @@ fn sort_row<T: Scalar>(
     len
 }
 
-fn check_dimensions(nrows: usize, ncols: usize) -> Result<()> {
+/// Describes a number of rows or columns over [`MAX_DIMENSION`], with the remedy.
+pub(crate) fn over_dimension(what: &str, got: u64) -> String {
+    format!(
+        "{what} is {got}; at most {MAX_DIMENSION} fit the 32-bit indices: divide the matrix, and \
+         multiply by each part of its rows, or add the products of the parts of its columns"
+    )
+}
+
+/// Checks numbers of rows and columns, before arrays of wide indices are narrowed for instance.
+///
+/// # Errors
+/// [`Error::Input`] for more than [`MAX_DIMENSION`].
+pub fn check_dimensions(nrows: usize, ncols: usize) -> Result<()> {
     for (what, got) in [("number of rows", nrows), ("number of columns", ncols)] {
         if got > MAX_DIMENSION {
-            return Err(Error::input(format!(
-                "{what} is {got}; at most {MAX_DIMENSION} fit the 32-bit indices"
-            )));
+            return Err(Error::input(over_dimension(what, got as u64)));
         }
     }
     Ok(())

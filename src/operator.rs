@@ -12,6 +12,7 @@ use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
+pub use crate::permutation::{permute, permute_back};
 use crate::scalar::Scalar;
 
 /// A matrix prepared for repeated products; owns all its buffers.
@@ -292,24 +293,38 @@ impl<T: Scalar> PreparedOperator<T> {
     /// [`Error::PatternChanged`] unless there are `nnz` values; [`Error::Refused`] if the layout
     /// relies on a property of the values, such as few distinct ones, that these values lack.
     pub fn update_values(&mut self, values: &[T]) -> Result<()> {
+        self.check_values(values)?;
+        self.set_values(values)
+    }
+
+    /// Checks that the layout can hold these values.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::update_values`].
+    pub(crate) fn check_values(&self, values: &[T]) -> Result<()> {
         if values.len() != self.nnz {
             return Err(Error::PatternChanged {
                 what: format!("{} values for {} entries", values.len(), self.nnz),
             });
         }
+        let reason = match &self.location {
+            Location::Host(layout) => layout.check_values(values).err(),
+            Location::Gpu(placed) => placed.check_values(values)?,
+        };
+        reason.map_or(Ok(()), |reason| Err(self.candidate.refused(&reason)))
+    }
+
+    /// Replaces the values by others that were checked.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from a GPU.
+    pub(crate) fn set_values(&mut self, values: &[T]) -> Result<()> {
         match &mut self.location {
             Location::Host(layout) => {
-                let checked = layout.check_values(values);
-                checked.map_err(|reason| self.candidate.refused(&reason))?;
                 layout.set_values(values);
                 Ok(())
             }
-            Location::Gpu(placed) => {
-                if let Some(reason) = placed.check_values(values)? {
-                    return Err(self.candidate.refused(&reason));
-                }
-                placed.set_values(values)
-            }
+            Location::Gpu(placed) => placed.set_values(values),
         }
     }
 
@@ -323,6 +338,15 @@ impl<T: Scalar> PreparedOperator<T> {
     /// fails.
     pub fn update<'a>(&mut self, csr: impl Into<CsrRef<'a, T>>) -> Result<()> {
         let csr = csr.into();
+        self.check_pattern(csr)?;
+        self.update_values(csr.values())
+    }
+
+    /// Checks that the pattern of `csr` is the prepared one.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::update`].
+    pub(crate) fn check_pattern(&self, csr: CsrRef<'_, T>) -> Result<()> {
         let found = Fingerprint::of(csr.pattern());
         let own = match self.fingerprint {
             Some(own) => own,
@@ -331,7 +355,7 @@ impl<T: Scalar> PreparedOperator<T> {
         if found != own {
             return Err(Error::PatternChanged { what: format!("fingerprint {found} for {own}") });
         }
-        self.update_values(csr.values())
+        Ok(())
     }
 
     /// Returns the order of the permuted basis of x and y, `order[new] = old`; `None` in the
@@ -447,28 +471,6 @@ pub(crate) fn seeded<T: Scalar>(
         (1, None) => check::vector(len, seed),
         _ => (0..vectors).flat_map(one).collect(),
     }
-}
-
-/// Permutes a vector into the permuted basis: `result[new] = vector[order[new]]`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn permute<T: Copy>(vector: &[T], order: &[u32]) -> Vec<T> {
-    assert_eq!(vector.len(), order.len(), "vector and order differ in length");
-    order.iter().map(|&old| vector[old as usize]).collect()
-}
-
-/// Permutes a vector back to the original basis: `result[order[new]] = vector[new]`.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn permute_back<T: Copy + Default>(vector: &[T], order: &[u32]) -> Vec<T> {
-    assert_eq!(vector.len(), order.len(), "vector and order differ in length");
-    let mut result = vec![T::default(); vector.len()];
-    for (&value, &old) in vector.iter().zip(order) {
-        result[old as usize] = value;
-    }
-    result
 }
 
 /// Operators can move between threads, with and without a GPU.

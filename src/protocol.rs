@@ -59,6 +59,11 @@ pub(crate) fn is_one(vectors: &usize) -> bool {
     *vectors == 1
 }
 
+/// Tells whether a number is 0 and need not be written.
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Checks a number of vectors.
 ///
 /// # Errors

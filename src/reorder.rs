@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use crate::assemble;
-use crate::csr::{Csr, Pattern, accumulate};
+use crate::csr::{Csr, Pattern, transposed};
 use crate::permutation::inverse;
 use crate::scalar::Scalar;
 
@@ -54,8 +54,8 @@ pub(crate) struct Adjacency {
 impl Adjacency {
     /// Builds the graph of a square pattern.
     pub fn of(pattern: Pattern<'_>) -> Self {
-        let transposed = transpose(pattern);
-        let row_of = |i: usize| &transposed.1[transposed.0[i]..transposed.0[i + 1]];
+        let turned = transposed(pattern, |_| ());
+        let row_of = |i: usize| &turned.col_idx[turned.row_ptr[i]..turned.row_ptr[i + 1]];
         let mut first = vec![0];
         let mut neighbours = Vec::with_capacity(pattern.nnz());
         for i in 0..pattern.nrows() {
@@ -126,25 +126,6 @@ impl Adjacency {
         }
         start
     }
-}
-
-/// Returns row pointers and columns of the transposed pattern.
-fn transpose(pattern: Pattern<'_>) -> (Vec<usize>, Vec<u32>) {
-    let mut first = vec![0; pattern.ncols() + 1];
-    for &column in pattern.col_idx() {
-        first[column as usize + 1] += 1;
-    }
-    accumulate(&mut first);
-    let mut next = first.clone();
-    let mut rows = vec![0; pattern.nnz()];
-    for i in 0..pattern.nrows() {
-        for &column in pattern.row(i) {
-            let at = &mut next[column as usize];
-            rows[*at] = i as u32;
-            *at += 1;
-        }
-    }
-    (first, rows)
 }
 
 /// Calls `f` with each element of the union of two increasing lists, in order.

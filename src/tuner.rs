@@ -1,13 +1,14 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
+mod both;
 mod decide;
 mod features;
+mod progress;
 mod stored;
 mod subject;
 mod timings;
 mod trial;
 
-use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +21,12 @@ use crate::csr::CsrRef;
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::measure::{Backend, Measurement, Protocol, Samples};
+use crate::measure::{Backend, Protocol, Samples};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::wisdom::Wisdom;
+pub use progress::Progress;
 use stored::Stored;
 use subject::Subject;
 
@@ -51,37 +53,6 @@ pub struct Tuner {
     emulates: bool,
     /// Set to true by the caller to end measuring.
     stop: Option<Arc<AtomicBool>>,
-}
-
-/// The event that a candidate was measured, the `done`-th of `total`.
-///
-/// ```
-/// use ellect::choose::{Effort, Workload};
-/// use ellect::measure::Protocol;
-/// use ellect::{Tuner, device, generate};
-///
-/// # fn main() -> ellect::Result<()> {
-/// let csr = generate::by_name("heat", 500, 1)?;
-/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
-/// let tuner = Tuner::without_models(device::find("cpu")?).with_protocol(protocol);
-/// let workload = Workload { effort: Effort::Measure, ..Workload::default() };
-/// let mut done = 0;
-/// tuner.recommend_with(&csr, &workload, &mut |progress| {
-///     println!("{} of {}: {}", progress.done, progress.total, progress.measurement.candidate);
-///     done = progress.done;
-/// })?;
-/// assert!(done > 1);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Number of candidates measured so far, including this one.
-    pub done: usize,
-    /// Number of candidates to measure.
-    pub total: usize,
-    /// Result of the measurement.
-    pub measurement: &'a Measurement,
 }
 
 /// Seed of the random vectors that verify a prepared operator.
@@ -261,6 +232,9 @@ impl Tuner {
     /// Ranks every candidate for this matrix, for any number of products. [`Tuner::decide`] also
     /// counts the time of the decision, and so may choose another candidate.
     ///
+    /// If the workload has products with the transpose, the choice also holds that of the transpose
+    /// ([`Choice::transposed`]), as [`Tuner::prepare_both`] makes them.
+    ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if the effort requires timing and the device is not
     /// on this machine.
@@ -282,10 +256,7 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let subject = Subject::on_host(csr.into());
-        let decided =
-            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Rank, progress)?;
-        Ok(decided.choice)
+        self.choose(csr.into(), workload, Mode::Rank, progress)
     }
 
     /// Returns the choice that [`Tuner::prepare`] makes for this matrix, without converting the
@@ -318,10 +289,7 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let subject = self.subject(csr.into(), workload)?;
-        let decided =
-            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Prepare, progress)?;
-        Ok(decided.choice)
+        self.choose(csr.into(), workload, Mode::Prepare, progress)
     }
 
     /// Decides as [`Tuner::decide`], converts the matrix and returns the operator.

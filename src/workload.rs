@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::protocol::{check_vectors, deserialize_vectors, is_one, one};
+use crate::protocol::{check_vectors, deserialize_vectors, is_one, is_zero, one};
 use crate::scalar::Precision;
 use crate::target::{Basis, Target};
 
@@ -28,6 +28,12 @@ pub struct Workload {
     /// Expected number of products with this pattern, over all its values; each multiplies
     /// `vectors` vectors.
     pub spmvs: u64,
+    /// Expected number of products with the transposed matrix, which
+    /// [`Tuner::prepare_both`](crate::Tuner::prepare_both) also prepares and
+    /// [`Tuner::recommend`](crate::Tuner::recommend) also chooses for; an operator of one direction
+    /// ignores it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub transposed: u64,
     /// Number of vectors of one product, at least 1. From 2 on, trained models and the timings of
     /// single vectors do not apply.
     #[serde(
@@ -74,11 +80,12 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products of one vector in the original basis, with fixed values and effort
+    /// 1,000 products of one vector in the original basis, none with the transpose, with fixed values and effort
     /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
             spmvs: 1000,
+            transposed: 0,
             vectors: 1,
             basis: Basis::Original,
             values: ValuesUse::Fixed,

@@ -49,6 +49,7 @@ const LIBRARY: &[&str] = &[
     "measure",
     "wisdom",
     "session",
+    "pair",
     "tuner",
     "lazy",
     "sharded",

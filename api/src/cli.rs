@@ -217,6 +217,8 @@ const RECOMMEND_JSON: &str = "\
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs
   vectors            of each product; not there if it is 1
+  transposed         with --transposed: the answer for products with the transpose, an object with these
+                     keys; null where the matrix is symmetric, whose choice is for all products
   fingerprint        of the pattern, 32 hexadecimal digits; null where --mode prepare chooses
                      without an analysis of the matrix
   explanation        a list of sentences";

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser};
-use ellect::choose::{Choice, Effort, ValuesUse, Workload};
+use ellect::choose::{Choice, Effort, TransposedChoice, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
 use ellect::format::{Basis, Target};
@@ -111,6 +111,9 @@ pub struct Options {
     /// Products expected with this pattern, 1e6 or 1.5M for instance
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = count)]
     pub spmvs: u64,
+    /// Products expected with the transposed matrix, which then has a choice of its own
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = count)]
+    pub transposed: u64,
     /// Number of times that the values change while the pattern stays the same
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = count)]
     pub updates: u64,
@@ -137,7 +140,7 @@ pub struct Options {
 }
 
 /// Keys of an answer in JSON.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "choice",
     "baseline",
     "speedup",
@@ -150,6 +153,7 @@ const FIELDS: [&str; 14] = [
     "precision",
     "spmvs",
     "vectors",
+    "transposed",
     "fingerprint",
     "explanation",
 ];
@@ -234,6 +238,7 @@ impl Options {
     pub fn workload(&self) -> Workload {
         Workload {
             spmvs: self.spmvs,
+            transposed: self.transposed,
             values: match self.updates {
                 0 => ValuesUse::Fixed,
                 updates => ValuesUse::Change(updates),
@@ -301,6 +306,9 @@ impl Options {
         if self.top > 0 {
             choice.ranking.truncate(self.top);
             choice.refused.truncate(self.top);
+        }
+        if let Some(TransposedChoice::Own(own)) = choice.transposed {
+            choice.transposed = Some(TransposedChoice::Own(Box::new(self.cut(*own))));
         }
         choice
     }

@@ -1,6 +1,6 @@
 //! Answers that the command line and the service share.
 
-use ellect::choose::Choice;
+use ellect::choose::{Choice, TransposedChoice};
 use ellect::cost::Source;
 use ellect::format::{FORMATS, Role};
 use ellect::units::{bytes, time};
@@ -79,6 +79,25 @@ fn decision(choice: &Choice) -> [String; 3] {
 
 /// Returns the choice as text, with at most `top` candidates, 0 for a few; with the reasons if `why`.
 pub fn choice(choice: &Choice, top: usize, why: bool) -> String {
+    let mut text = of_one(choice, top, why);
+    match &choice.transposed {
+        None => {}
+        Some(TransposedChoice::Shared) => {
+            text += &wrap("The matrix is symmetric: this layout serves its transpose too.");
+        }
+        Some(TransposedChoice::Own(own)) => {
+            text += "\nProducts with the transpose:\n";
+            text += &of_one(own, top, why);
+        }
+    }
+    if !why {
+        text += "--why says more\n";
+    }
+    text
+}
+
+/// Returns the choice for one direction as text.
+fn of_one(choice: &Choice, top: usize, why: bool) -> String {
     let mut text = String::new();
     for sentence in &decision(choice) {
         text += &wrap(sentence);
@@ -125,8 +144,5 @@ pub fn choice(choice: &Choice, top: usize, why: bool) -> String {
         choice.precision,
         choice.device
     );
-    if !why {
-        text += "--why says more\n";
-    }
     text
 }

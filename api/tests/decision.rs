@@ -118,3 +118,34 @@ fn several_vectors_are_chosen_for_verified_and_timed() {
         );
     }
 }
+
+#[test]
+fn both_directions_are_chosen_for() {
+    let ask = |more: &[&str]| ellect(&[&["recommend", "--device", "h200"][..], more].concat());
+    let wide = ["--generate", "linear_program:3000", "--spmvs", "3000", "--transposed", "40"];
+    let (code, text) = ask(&[&wide[..], &["--json", "--top", "3"]].concat());
+    assert_eq!(code, 0, "{text}");
+    let both: Value = serde_json::from_str(&text).expect("JSON");
+    let turned = &both["transposed"];
+    assert_eq!((&both["spmvs"], &turned["spmvs"]), (&3000.into(), &40.into()));
+    assert_eq!(
+        (both["ranking"].as_array().map(Vec::len), turned.get("transposed")),
+        (Some(3), None)
+    );
+    assert_eq!(turned["ranking"].as_array().map(Vec::len), Some(3));
+    assert_ne!(both["fingerprint"], turned["fingerprint"]);
+    assert_eq!(both["features"]["nrows"], turned["features"]["ncols"]);
+    let (_, text) = ask(&[&wide[..], &["--why"]].concat());
+    assert!(text.contains("Products with the transpose:"), "{text}");
+    assert!(text.contains("The transpose has a layout of its own"), "{text}");
+    let (_, text) = ask(&[&wide[..], &["--json", "--fields", "choice,transposed"]].concat());
+    let two: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(two.as_object().map(serde_json::Map::len), Some(2));
+
+    let symmetric = ["--generate", "constant7:3000", "--spmvs", "3000", "--transposed", "40"];
+    let (_, text) = ask(&[&symmetric[..], &["--json"]].concat());
+    let one: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&one["spmvs"], one.get("transposed")), (&3040.into(), Some(&Value::Null)));
+    let (_, text) = ask(&symmetric);
+    assert!(text.contains("this layout serves its transpose too"), "{text}");
+}

@@ -95,6 +95,29 @@ fn several_vectors_have_answers_of_their_own() {
 }
 
 #[test]
+fn both_directions_have_one_answer() {
+    let service = serve(&[]);
+    let matrix = sample("convection_diffusion");
+    let (status, one) = service.recommend("?device=h200", "", &matrix);
+    assert_eq!((status, one.get("transposed")), (200, None));
+    let (status, both) = service.recommend("?device=h200&transposed=500", "", &matrix);
+    assert_eq!((status, &both["transposed"]["spmvs"]), (200, &json!(500)));
+    assert_eq!(both["choice"], one["choice"]);
+    let print = both["fingerprint"].as_str().expect("it was analysed").to_string();
+    let kept = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
+    assert_eq!(kept("&transposed=500"), (200, both));
+    assert_eq!(kept(""), (200, one));
+    assert_eq!(kept("&transposed=400").0, 404);
+    // A symmetric matrix has one layout for all products, and its answer is found again.
+    let symmetric = sample("elasticity");
+    let (status, both) = service.recommend("?device=h200&transposed=500", "", &symmetric);
+    assert_eq!((status, &both["transposed"], &both["spmvs"]), (200, &Value::Null, &json!(1500)));
+    let print = both["fingerprint"].as_str().expect("it was analysed").to_string();
+    let (status, again) = service.get(&format!("/recommend/{print}?device=h200&transposed=500"));
+    assert_eq!((status, again), (200, both));
+}
+
+#[test]
 fn features_stand_in_for_a_matrix() {
     let service = serve(&[]);
     let (_, posted) = service.recommend("?device=h200", "", &sample("elasticity"));

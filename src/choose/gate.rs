@@ -69,6 +69,7 @@ pub fn keep_baseline(
         precision: target.precision,
         spmvs: products,
         vectors: workload.vectors,
+        transposed: None,
         fingerprint: None,
         explanation,
     };

@@ -144,11 +144,39 @@ pub struct Choice {
     /// Number of vectors of each product; not in JSON if it is 1.
     #[serde(skip_serializing_if = "is_one")]
     pub vectors: usize,
+    /// The choice for products with the transpose; `None`, and not in JSON, if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transposed: Option<TransposedChoice>,
     /// Fingerprint of the pattern; `None` if the matrix was not analysed ([`keep_baseline`],
     /// [`rank_quick`]).
     pub fingerprint: Option<Fingerprint>,
     /// Reasons of the choice, one sentence each.
     pub explanation: Vec<String>,
+}
+
+/// The choice for the transpose of a matrix; `null` in JSON if both directions share a layout.
+///
+/// ```
+/// use ellect::choose::{TransposedChoice, Workload};
+/// use ellect::{Csr, Tuner};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let workload = Workload { transposed: 500, ..Workload::default() };
+/// match Tuner::open("cpu")?.recommend(&csr, &workload)?.transposed {
+///     Some(TransposedChoice::Own(choice)) => assert_eq!(choice.spmvs, 500),
+///     shared => unreachable!("the matrix is not symmetric: {shared:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TransposedChoice {
+    /// The matrix is symmetric: its choice is for the products of both directions.
+    Shared,
+    /// The transpose has a layout of its own.
+    Own(Box<Choice>),
 }
 
 impl Choice {

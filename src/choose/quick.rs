@@ -73,6 +73,7 @@ pub fn rank_quick(
         precision: target.precision,
         spmvs: workload.spmvs,
         vectors: workload.vectors,
+        transposed: None,
         fingerprint: None,
         explanation: vec![explanation],
     };

@@ -97,6 +97,7 @@ impl<'a> Ranking<'a> {
             precision: self.target.precision,
             spmvs: self.workload.spmvs,
             vectors: self.workload.vectors,
+            transposed: None,
             fingerprint: Some(self.analysis.fingerprint()),
             explanation,
             refused: self.refused,

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{Csr, Pattern, accumulate, check_arrays};
+use super::{Csr, Pattern, check_arrays};
 use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
@@ -118,24 +118,6 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         let (columns, values) = self.row(row);
         let column = u32::try_from(column).ok()?;
         columns.binary_search(&column).ok().map(|at| values[at])
-    }
-
-    /// Returns the transposed matrix. Two passes over the entries, on one thread.
-    pub fn transpose(&self) -> Csr<T> {
-        let (nrows, ncols, nnz) = (self.ncols(), self.nrows(), self.nnz());
-        let mut row_ptr = vec![0; nrows + 1];
-        for &column in self.col_idx() {
-            row_ptr[column as usize + 1] += 1;
-        }
-        accumulate(&mut row_ptr);
-        let mut next = row_ptr.clone();
-        let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
-        for (row, column, value) in self.iter() {
-            let at = next[column];
-            (col_idx[at], values[at]) = (row as u32, value);
-            next[column] = at + 1;
-        }
-        Csr { nrows, ncols, row_ptr, col_idx, values }
     }
 
     /// Copies the arrays into an owned matrix.

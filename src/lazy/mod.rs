@@ -149,7 +149,7 @@ impl<T: Scalar> LazyOperator<T> {
             let there = Arc::new(DeviceCsr::upload(gpu, &*csr)?);
             return Self::of_gpu(tuner, there, Some(csr), workload, conversion);
         }
-        let workload = Workload { basis: Basis::Original, vectors: 1, ..workload };
+        let workload = Workload { basis: Basis::Original, transposed: 0, vectors: 1, ..workload };
         let first_s = ANALYSIS_S * csr.nnz() as f64;
         let matrix = HostMatrix { tuner, csr, workload, plan: None };
         let operator = matrix.prepare(&CSR.parse()?)?;
@@ -183,7 +183,7 @@ impl<T: Scalar> LazyOperator<T> {
         workload: Workload,
         conversion: Conversion,
     ) -> Result<Self> {
-        let workload = Workload { basis: Basis::Original, vectors: 1, ..workload };
+        let workload = Workload { basis: Basis::Original, transposed: 0, vectors: 1, ..workload };
         let gpu = Arc::clone(tuner.backend().gpu()?);
         let matrix = GpuMatrix::new(tuner, csr, given, workload, conversion)?;
         let (operator, first) = (matrix.in_csr()?, matrix.first_question());

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::csr::MAX_DIMENSION;
+use crate::csr::{MAX_DIMENSION, over_dimension};
 use crate::error::{At, Error, Result};
 
 /// Limits on the size of a matrix and of its file.
@@ -58,10 +58,9 @@ impl Limits {
         };
         match got {
             _ if got <= limit => Ok(()),
-            _ if limit == MAX_DIMENSION as u64 => Err(Error::Input {
-                at,
-                what: format!("{what} is {got}; at most {limit} fit the 32-bit indices"),
-            }),
+            _ if limit == MAX_DIMENSION as u64 => {
+                Err(Error::Input { at, what: over_dimension(what, got) })
+            }
             _ => Err(Error::Limit { at, what, got, limit, remedy }),
         }
     }

@@ -20,8 +20,8 @@ const ROUNDS: usize = 4;
 const UNEVEN: f64 = 0.02;
 
 /// Divides the rows into neighbouring ones, so that the predicted times of the parts' products are
-/// about equal. The first division is by the bandwidths of the devices, a later one by the speeds that
-/// were predicted for the one before; the one whose slowest part is fastest is taken.
+/// about equal. The first division is by equal entries, a later one by the speeds that were predicted for
+/// the one before; the one whose slowest part is fastest is taken.
 ///
 /// # Errors
 /// As [`Tuner::recommend`].
@@ -31,7 +31,7 @@ pub(super) fn equal_times<T: Scalar>(
     workload: &Workload,
 ) -> Result<Partition> {
     let workload = Workload { effort: Effort::Predict, ..of_part(workload) };
-    let mut speeds: Vec<f64> = tuners.iter().map(|tuner| tuner.device().read_gbps).collect();
+    let mut speeds = vec![1.0; tuners.len()];
     let mut best: Option<(f64, Partition)> = None;
     for _ in 0..ROUNDS {
         let partition = Partition::of_neighbours(by_shares(csr.pattern(), &speeds));

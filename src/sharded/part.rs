@@ -140,8 +140,8 @@ impl<T: Scalar> Part<T> {
     }
 }
 
-/// Returns the workload of a part: several vectors are multiplied one by one.
+/// Returns the workload of a part: several vectors are multiplied one by one, and A alone.
 pub(super) fn of_part(workload: &Workload) -> Workload {
     let spmvs = workload.spmvs.saturating_mul(workload.vectors as u64);
-    Workload { basis: Basis::Original, spmvs, vectors: 1, ..*workload }
+    Workload { basis: Basis::Original, spmvs, transposed: 0, vectors: 1, ..*workload }
 }

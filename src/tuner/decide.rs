@@ -97,8 +97,7 @@ impl Tuner {
             let choice = match (step, &mut analysed) {
                 (Step::Time(timed), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
-                    let timed =
-                        self.measure(subject.csr()?, analysis, &timed, workload, progress)?;
+                    let timed = self.measure(subject, analysis, &timed, workload, progress)?;
                     analysed.add_timed(timed);
                     continue;
                 }

@@ -33,7 +33,8 @@ impl Tuner {
     ///
     /// # Errors
     /// [`Error::Argument`] if the device has no quick model of this precision, which only GPUs have,
-    /// or the effort is not [`Effort::Predict`], or a product has several vectors.
+    /// or the effort is not [`Effort::Predict`], or a product has several vectors or multiplies by the
+    /// transpose.
     pub fn recommend_from(
         &self,
         features: Features,
@@ -54,6 +55,11 @@ impl Tuner {
                 "features alone choose for products of one vector, not of {}; give the matrix",
                 workload.vectors
             );
+            return Err(Error::argument(stated));
+        }
+        if workload.transposed > 0 {
+            let stated = "features of a matrix do not tell those of its transpose; give the matrix, \
+                          or ask for no products with the transpose";
             return Err(Error::argument(stated));
         }
         let target = workload.target(device, precision);

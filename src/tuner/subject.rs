@@ -22,12 +22,14 @@ pub(super) struct Subject<'a, T: Scalar> {
     /// The copy on the host that was fetched from the GPU because the caller gave none.
     fetched: OnceCell<Csr<T>>,
     on_gpu: Option<(&'a Arc<Gpu>, Arc<DeviceCsr<T>>)>,
+    /// True if this is the transpose of the caller's matrix.
+    is_transpose: bool,
 }
 
 impl<'a, T: Scalar> Subject<'a, T> {
     /// Creates a subject for a matrix on the host.
     pub(super) fn on_host(csr: CsrRef<'a, T>) -> Self {
-        Subject { given: Some(csr), fetched: OnceCell::new(), on_gpu: None }
+        Subject { given: Some(csr), fetched: OnceCell::new(), on_gpu: None, is_transpose: false }
     }
 
     /// Creates a subject for a matrix on a GPU, and also on the host if `given` holds a copy.
@@ -36,7 +38,21 @@ impl<'a, T: Scalar> Subject<'a, T> {
         csr: Arc<DeviceCsr<T>>,
         given: Option<CsrRef<'a, T>>,
     ) -> Self {
-        Subject { given, fetched: OnceCell::new(), on_gpu: Some((gpu, csr)) }
+        let on_gpu = Some((gpu, csr));
+        Subject { given, fetched: OnceCell::new(), on_gpu, is_transpose: false }
+    }
+
+    /// Tells whether this is the transpose of the caller's matrix.
+    pub(super) fn of_transpose(self, is_transpose: bool) -> Self {
+        Subject { is_transpose, ..self }
+    }
+
+    /// Returns the origin of this matrix in records, from that of the caller's matrix.
+    pub(super) fn source(&self, of_matrix: &str) -> String {
+        match self.is_transpose && !of_matrix.is_empty() {
+            true => format!("transpose of {of_matrix}"),
+            false => of_matrix.to_string(),
+        }
     }
 
     /// Returns the place of the matrix for a decision about a device of this kind. A GPU that is

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::subject::Subject;
 use super::{Progress, Tuner};
 use crate::analysis::Analysis;
 use crate::choose::{Known, Workload};
-use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Refusal, Target, candidates};
 use crate::measure::{Outcome, Protocol};
@@ -68,7 +68,7 @@ impl Tuner {
     /// any case. A candidate that is interrupted at the end of the budget remains unknown.
     pub(super) fn measure<T: Scalar>(
         &self,
-        csr: CsrRef<'_, T>,
+        subject: &Subject<'_, T>,
         analysis: &Analysis<'_>,
         timed: &[Candidate],
         workload: &Workload,
@@ -81,11 +81,12 @@ impl Tuner {
         let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
         let wisdom = self.stored.wisdom(workload.effort);
-        let session = Session::new(&self.backend, csr, analysis, target)
+        let source = subject.source(&self.source);
+        let session = Session::new(&self.backend, subject.csr()?, analysis, target)
             .with_protocol(self.protocol_for(workload))
             .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
             .repeating_noisy()
-            .keeping(wisdom.as_deref(), &self.source);
+            .keeping(wisdom.as_deref(), &source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
             if matches!(step, SessionEvent::Timing(_)) && self.is_stopped() {

@@ -60,6 +60,7 @@ static int run(const char *path) {
     const ellect::tuner tuner("cpu");
     ellect_workload workload = ellect::workload(1000000);
     workload.basis = ELLECT_PERMUTED;
+    workload.transposed = 1;
     const auto a = tuner.prepare(matrix, workload);
 
     // Permute b into the operator's basis once, and x back once.
@@ -82,6 +83,16 @@ static int run(const char *path) {
     a.apply_many(2, 1.0, both, 0.0, products);
     for (std::size_t i = 0; i < b.size(); i++) {
         if (std::abs(products[b.size() + i] - 2 * products[i]) > 1e-9) {
+            return 1;
+        }
+    }
+
+    // The matrix is symmetric, so its transpose gives the same products.
+    vector turned(b.size());
+    a.apply_transposed(1.0, x_here, 0.0, turned);
+    a.apply_many_transposed(2, 1.0, both, 0.0, products);
+    for (std::size_t i = 0; i < b.size(); i++) {
+        if (std::abs(turned[i] - products[i]) > 1e-9 || std::abs(turned[i] - b_here[i]) > 1e-6) {
             return 1;
         }
     }

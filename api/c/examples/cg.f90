@@ -34,6 +34,7 @@ program cg
     workload%struct_size = c_sizeof(workload)
     workload%spmvs = 1000000
     workload%updates = 1
+    workload%transposed = 1
     call check(ellect_tuner_open('cpu' // c_null_char, c_null_ptr, tuner))
     call check(ellect_matrix_create(csr, matrix))
     call check(ellect_prepare(tuner, matrix, workload, a))
@@ -43,6 +44,7 @@ program cg
     call solve(iterations)
     call report('first values')
     call check_many()
+    call check_transposed()
 
     values = 3 * values
     call check(ellect_update_values(a, c_loc(values), int(nnz, c_int64_t)))
@@ -86,6 +88,17 @@ contains
         if (any(abs(products(:, 2) - 2 * b) > 1e-9_c_double)) error stop 1
         if (ellect_multiply(a, 1.0_c_double, several(2:, :), 0.0_c_double, products) /= ELLECT_SHAPE) &
             error stop 1
+    end subroutine
+
+    ! Multiplies the exact solution by the transpose, which is the matrix itself.
+    subroutine check_transposed()
+        real(c_double) :: product(n), several(n, 2), products(n, 2)
+        call check(ellect_multiply_transposed(a, 1.0_c_double, exact, 0.0_c_double, product))
+        several(:, 1) = exact
+        several(:, 2) = 2 * exact
+        call check(ellect_multiply_transposed(a, 1.0_c_double, several, 0.0_c_double, products))
+        if (any(abs(product - b) > 1e-9_c_double)) error stop 1
+        if (any(abs(products(:, 2) - 2 * b) > 1e-9_c_double)) error stop 1
     end subroutine
 
     subroutine report(title)

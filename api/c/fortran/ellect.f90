@@ -1,7 +1,8 @@
 ! Fortran interface of ellect: the functions of ellect.h, its constants and its descriptors.
 !
 ! Handles are type(c_ptr). Indices count from 0, as in C. Texts passed in end with c_null_char;
-! ellect_text copies a text that comes out. ellect_multiply is ellect_apply for arrays of Fortran.
+! ellect_text copies a text that comes out. ellect_multiply and ellect_multiply_transposed are
+! ellect_apply and ellect_apply_transposed for arrays of Fortran.
 module ellect
     use, intrinsic :: iso_c_binding
     implicit none
@@ -40,7 +41,7 @@ module ellect
         real(c_double) :: budget_s = 0
         integer(c_int32_t) :: effort = ELLECT_PREDICT, basis = ELLECT_ORIGINAL, verify = 0, &
             no_trials = 0
-        integer(c_int64_t) :: vectors = 0
+        integer(c_int64_t) :: vectors = 0, transposed = 0
     end type
 
     type, bind(c) :: ellect_operator_info
@@ -146,6 +147,28 @@ module ellect
             integer(c_int32_t), value :: x_order, y_order
             real(c_double), value :: alpha, beta
         end function
+        integer(c_int32_t) function ellect_apply_transposed(op, alpha, x, x_len, beta, y, &
+                y_len) bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: op, x, y
+            real(c_double), value :: alpha, beta
+            integer(c_int64_t), value :: x_len, y_len
+        end function
+        integer(c_int32_t) function ellect_apply_transposed_device(op, alpha, x, x_len, beta, y, &
+                y_len, stream) bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: op, x, y, stream
+            real(c_double), value :: alpha, beta
+            integer(c_int64_t), value :: x_len, y_len
+        end function
+        integer(c_int32_t) function ellect_apply_many_transposed(op, vectors, alpha, x, x_leading, &
+                x_order, beta, y, y_leading, y_order) bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr
+            type(c_ptr), value :: op, x, y
+            integer(c_int64_t), value :: vectors, x_leading, y_leading
+            integer(c_int32_t), value :: x_order, y_order
+            real(c_double), value :: alpha, beta
+        end function
         integer(c_int32_t) function ellect_update_values(op, values, count) bind(c)
             import :: c_int32_t, c_int64_t, c_ptr
             type(c_ptr), value :: op, values
@@ -191,7 +214,12 @@ module ellect
     interface ellect_multiply
         module procedure multiply_f32, multiply_f64, multiply_many_f32, multiply_many_f64
     end interface
-    private :: multiply_f32, multiply_f64, multiply_many_f32, multiply_many_f64, fits
+    ! Computes y = alpha A^T x + beta y likewise, if transposed of the workload was over 0.
+    interface ellect_multiply_transposed
+        module procedure turned_f32, turned_f64, turned_many_f32, turned_many_f64
+    end interface
+    private :: multiply_f32, multiply_f64, multiply_many_f32, multiply_many_f64, turned_f32, &
+        turned_f64, turned_many_f32, turned_many_f64, fits
 
 contains
 
@@ -232,6 +260,46 @@ contains
         status = fits(op, shape(x, c_int64_t), shape(y, c_int64_t))
         if (status == ELLECT_OK) status = ellect_apply_many(op, size(x, 2, c_int64_t), alpha, &
             c_loc(x), 0_c_int64_t, ELLECT_COLUMN_MAJOR, beta, c_loc(y), 0_c_int64_t, &
+            ELLECT_COLUMN_MAJOR)
+    end function
+
+    integer(c_int32_t) function turned_f32(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_float), intent(in) :: alpha, beta
+        real(c_float), intent(in), target, contiguous :: x(:)
+        real(c_float), intent(inout), target, contiguous :: y(:)
+        status = ellect_apply_transposed(op, real(alpha, c_double), c_loc(x), &
+            size(x, kind=c_int64_t), real(beta, c_double), c_loc(y), size(y, kind=c_int64_t))
+    end function
+
+    integer(c_int32_t) function turned_f64(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_double), intent(in) :: alpha, beta
+        real(c_double), intent(in), target, contiguous :: x(:)
+        real(c_double), intent(inout), target, contiguous :: y(:)
+        status = ellect_apply_transposed(op, alpha, c_loc(x), size(x, kind=c_int64_t), beta, &
+            c_loc(y), size(y, kind=c_int64_t))
+    end function
+
+    integer(c_int32_t) function turned_many_f32(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_float), intent(in) :: alpha, beta
+        real(c_float), intent(in), target, contiguous :: x(:, :)
+        real(c_float), intent(inout), target, contiguous :: y(:, :)
+        status = fits(op, shape(y, c_int64_t), shape(x, c_int64_t))
+        if (status == ELLECT_OK) status = ellect_apply_many_transposed(op, size(x, 2, c_int64_t), &
+            real(alpha, c_double), c_loc(x), 0_c_int64_t, ELLECT_COLUMN_MAJOR, &
+            real(beta, c_double), c_loc(y), 0_c_int64_t, ELLECT_COLUMN_MAJOR)
+    end function
+
+    integer(c_int32_t) function turned_many_f64(op, alpha, x, beta, y) result(status)
+        type(c_ptr), intent(in) :: op
+        real(c_double), intent(in) :: alpha, beta
+        real(c_double), intent(in), target, contiguous :: x(:, :)
+        real(c_double), intent(inout), target, contiguous :: y(:, :)
+        status = fits(op, shape(y, c_int64_t), shape(x, c_int64_t))
+        if (status == ELLECT_OK) status = ellect_apply_many_transposed(op, size(x, 2, c_int64_t), &
+            alpha, c_loc(x), 0_c_int64_t, ELLECT_COLUMN_MAJOR, beta, c_loc(y), 0_c_int64_t, &
             ELLECT_COLUMN_MAJOR)
     end function
 

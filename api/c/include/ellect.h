@@ -162,6 +162,8 @@ typedef struct ellect_workload {
     int32_t no_trials;
     // Number of vectors of each product (`ellect_apply_many`); 0 is 1.
     int64_t vectors;
+    // Expected number of products with the transpose (`ellect_apply_transposed`); 0 for none.
+    int64_t transposed;
 } ellect_workload;
 
 // Figures of an operator: set `struct_size` to `sizeof(ellect_operator_info)`; the library writes the
@@ -175,7 +177,7 @@ typedef struct ellect_operator_info {
     int64_t ncols;
     // Number of entries.
     int64_t nnz;
-    // Size of the layout's arrays in bytes.
+    // Size of the arrays in bytes, with those of the transpose.
     int64_t bytes;
     // The chosen format with its parameters, for instance `"hll:hack=32"`. Belongs to the operator and
     // lives as long as it does.
@@ -402,7 +404,9 @@ void ellect_matrix_destroy(struct ellect_matrix *matrix);
 // Chooses a storage format for a matrix and converts the matrix. `workload` may be NULL.
 //
 // The operator owns its layout. A matrix in host memory is no longer needed after the call. Borrowed
-// arrays on a GPU stay valid and unchanged as long as the operator exists.
+// arrays on a GPU stay valid and unchanged as long as the operator exists. If `transposed` of the
+// workload is over 0, the operator also multiplies by the transpose, which has a layout of its own
+// unless the matrix is symmetric; a matrix on a GPU is copied to the host for this.
 //
 // On success, `*op` belongs to the caller, who frees it with `ellect_operator_destroy`; else it
 // is NULL. Thread safety: any thread; the call may take seconds for a large matrix.
@@ -475,7 +479,8 @@ ellect_status ellect_update_values(struct ellect_operator *op,
 //
 // The values are copied. Thread safety: any thread; waits for products of other threads.
 //
-// Fails as `ellect_update_values`, and with `ELLECT_UNSUPPORTED` in a build without CUDA.
+// Fails as `ellect_update_values`, with `ELLECT_INVALID_ARGUMENT` for an operator with a transpose, and
+// with `ELLECT_UNSUPPORTED` in a build without CUDA.
 ellect_status ellect_update_values_device(struct ellect_operator *op,
                                           const void *values,
                                           int64_t count,
@@ -631,6 +636,59 @@ const char *ellect_status_name(ellect_status status);
 // Static text that is never freed. Thread safety: any thread.
 const char *ellect_version(void);
 
+// Computes y = alpha A^T x + beta y for vectors in host memory, as `ellect_apply` does for A: `x` has
+// `x_len` = number of rows of A, `y` has `y_len` = number of its columns.
+//
+// The operator was prepared with `transposed` of `ellect_workload` over 0.
+//
+// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
+//
+// Fails as `ellect_apply`, and with `ELLECT_INVALID_ARGUMENT` for an operator without transpose.
+ellect_status ellect_apply_transposed(const struct ellect_operator *op,
+                                      double alpha,
+                                      const void *x,
+                                      int64_t x_len,
+                                      double beta,
+                                      void *y,
+                                      int64_t y_len);
+
+// Computes Y = alpha A^T X + beta Y for `vectors` vectors in host memory, as `ellect_apply_many` does
+// for A: X has the number of rows of A as rows, Y the number of its columns.
+//
+// The operator was prepared with `transposed` of `ellect_workload` over 0.
+//
+// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
+//
+// Fails as `ellect_apply_many`, and with `ELLECT_INVALID_ARGUMENT` for an operator without transpose.
+ellect_status ellect_apply_many_transposed(const struct ellect_operator *op,
+                                           int64_t vectors,
+                                           double alpha,
+                                           const void *x,
+                                           int64_t x_leading,
+                                           int32_t x_order,
+                                           double beta,
+                                           void *y,
+                                           int64_t y_leading,
+                                           int32_t y_order);
+
+// Queues y = alpha A^T x + beta y on a stream, as `ellect_apply_device` does for A: `x` has `x_len` =
+// number of rows of A, `y` has `y_len` = number of its columns.
+//
+// The operator was prepared with `transposed` of `ellect_workload` over 0. Streams and threads: products
+// with A and with its transpose count as products of one operator.
+//
+// The vectors stay the caller's, valid until the product has ended.
+//
+// Fails as `ellect_apply_device`, and with `ELLECT_INVALID_ARGUMENT` for an operator without transpose.
+ellect_status ellect_apply_transposed_device(const struct ellect_operator *op,
+                                             double alpha,
+                                             const void *x,
+                                             int64_t x_len,
+                                             double beta,
+                                             void *y,
+                                             int64_t y_len,
+                                             void *stream);
+
 // Opens the device of this name: `"cpu"`, `"cuda:0"` for the first GPU of this machine, or a profile
 // such as `"h200"`, for which matrices can only be judged. `options` may be NULL.
 //
@@ -653,7 +711,8 @@ ellect_status ellect_tuner_warnings_json(const struct ellect_tuner *tuner, char 
 
 // Returns the ranking of all storage formats for a matrix as JSON: `choice`, `ranking`, `refused`,
 // `features`, `explanation` and more, as `POST /recommend` of the service answers. Converts nothing.
-// `workload` may be NULL. A matrix on a GPU is copied to the host for this.
+// `workload` may be NULL; if its `transposed` is over 0, the key `transposed` holds the answer for the
+// transpose, or null where the matrix is symmetric. A matrix on a GPU is copied to the host for this.
 //
 // On success, `*json` belongs to the caller, who frees it with `ellect_string_destroy`; else it is
 // NULL. Thread safety: any thread; the call may take seconds for a large matrix.

@@ -169,11 +169,14 @@ public:
     // Computes y = alpha A x + beta y for containers in host memory.
     template <class X, class Y>
     void apply(T alpha, const X &x, T beta, Y &&y) const {
-        static_assert(std::is_convertible_v<decltype(std::data(x)), const T *> &&
-                          std::is_convertible_v<decltype(std::data(y)), T *>,
-                      "the vectors have another type than the operator");
-        check(ellect_apply(get(), static_cast<double>(alpha), std::data(x), length(x),
-                           static_cast<double>(beta), std::data(y), length(y)));
+        one(ellect_apply, alpha, x, beta, y);
+    }
+
+    // Computes y = alpha A^T x + beta y for containers in host memory, if `transposed` of the workload
+    // was over 0.
+    template <class X, class Y>
+    void apply_transposed(T alpha, const X &x, T beta, Y &&y) const {
+        one(ellect_apply_transposed, alpha, x, beta, y);
     }
 
     // Computes Y = alpha A X + beta Y for containers in host memory that hold several vectors without
@@ -181,18 +184,17 @@ public:
     template <class X, class Y>
     void apply_many(std::int64_t vectors, T alpha, const X &x, T beta, Y &&y,
                     std::int32_t order = ELLECT_COLUMN_MAJOR) const {
-        static_assert(std::is_convertible_v<decltype(std::data(x)), const T *> &&
-                          std::is_convertible_v<decltype(std::data(y)), T *>,
-                      "the vectors have another type than the operator");
         const ellect_operator_info sizes = info();
-        const auto holds = [vectors](std::int64_t length, std::int64_t rows) {
-            return vectors > 0 && length % vectors == 0 && length / vectors == rows;
-        };
-        if (vectors != 0 && !(holds(length(x), sizes.ncols) && holds(length(y), sizes.nrows))) {
-            throw std::invalid_argument("x needs the number of columns times vectors elements, y the "
-                                        "number of rows times vectors");
-        }
-        apply_many(vectors, alpha, std::data(x), 0, order, beta, std::data(y), 0, order);
+        several(ellect_apply_many, vectors, alpha, x, sizes.ncols, beta, y, sizes.nrows, order);
+    }
+
+    // Computes Y = alpha A^T X + beta Y likewise, if `transposed` of the workload was over 0.
+    template <class X, class Y>
+    void apply_many_transposed(std::int64_t vectors, T alpha, const X &x, T beta, Y &&y,
+                               std::int32_t order = ELLECT_COLUMN_MAJOR) const {
+        const ellect_operator_info sizes = info();
+        several(ellect_apply_many_transposed, vectors, alpha, x, sizes.nrows, beta, y, sizes.ncols,
+                order);
     }
 
     // As ellect_apply_many, with leading dimensions and orders.
@@ -208,6 +210,13 @@ public:
                       void *stream) const {
         check(ellect_apply_device(get(), static_cast<double>(alpha), x, x_len,
                                   static_cast<double>(beta), y, y_len, stream));
+    }
+
+    // Queues y = alpha A^T x + beta y for vectors on the operator's GPU.
+    void apply_transposed_device(T alpha, const T *x, std::int64_t x_len, T beta, T *y,
+                                 std::int64_t y_len, void *stream) const {
+        check(ellect_apply_transposed_device(get(), static_cast<double>(alpha), x, x_len,
+                                             static_cast<double>(beta), y, y_len, stream));
     }
 
     // Replaces the values by those of a container in host memory.
@@ -251,6 +260,33 @@ public:
     ellect_operator *get() const noexcept { return handle_.get(); }
 
 private:
+    template <class F, class X, class Y>
+    void one(F product, T alpha, const X &x, T beta, Y &y) const {
+        static_assert(std::is_convertible_v<decltype(std::data(x)), const T *> &&
+                          std::is_convertible_v<decltype(std::data(y)), T *>,
+                      "the vectors have another type than the operator");
+        check(product(get(), static_cast<double>(alpha), std::data(x), length(x),
+                      static_cast<double>(beta), std::data(y), length(y)));
+    }
+
+    template <class F, class X, class Y>
+    void several(F product, std::int64_t vectors, T alpha, const X &x, std::int64_t x_rows, T beta,
+                 Y &y, std::int64_t y_rows, std::int32_t order) const {
+        static_assert(std::is_convertible_v<decltype(std::data(x)), const T *> &&
+                          std::is_convertible_v<decltype(std::data(y)), T *>,
+                      "the vectors have another type than the operator");
+        const auto holds = [vectors](std::int64_t length, std::int64_t rows) {
+            return vectors > 0 && length % vectors == 0 && length / vectors == rows;
+        };
+        if (vectors != 0 && !(holds(length(x), x_rows) && holds(length(y), y_rows))) {
+            throw std::invalid_argument("x needs the number of columns times vectors elements, y the "
+                                        "number of rows times vectors; with the transpose the other way "
+                                        "round");
+        }
+        check(product(get(), vectors, static_cast<double>(alpha), std::data(x), 0, order,
+                      static_cast<double>(beta), std::data(y), 0, order));
+    }
+
     template <class C>
     static std::int64_t length(const C &container) {
         return static_cast<std::int64_t>(std::size(container));

@@ -93,9 +93,11 @@ impl EllectCsr {
         let owners = [(ELLECT_BORROW, "ELLECT_BORROW"), (ELLECT_COPY, "ELLECT_COPY")];
         let checks = [(ELLECT_CHECK, "ELLECT_CHECK"), (ELLECT_TRUST, "ELLECT_TRUST")];
         is_second("check", self.check, checks)?;
+        let (nrows, ncols) = (count(self.nrows, "nrows")?, count(self.ncols, "ncols")?);
+        ellect::csr::check_dimensions(nrows, ncols)?;
         Ok(Form {
-            nrows: count(self.nrows, "nrows")?,
-            ncols: count(self.ncols, "ncols")?,
+            nrows,
+            ncols,
             wide_offsets: is_second("row_ptr_type", self.row_ptr_type, widths)?,
             wide_columns: is_second("col_idx_type", self.col_idx_type, widths)?,
             precision: precision(self.value_type)?,

@@ -199,20 +199,23 @@ impl Turn {
         check(unsafe { cuda::cuCtxSynchronize() }, "waiting for the GPU")
     }
 
-    /// Queues a product.
+    /// Queues a product with the matrix or its transpose.
     ///
     /// # Safety
     /// As `ellect_apply_device`.
     pub unsafe fn queue(
         &self,
         prepared: &Prepared,
+        transposed: bool,
         x: (f64, *const c_void, i64),
         y: (f64, *mut c_void, i64),
         stream: *mut c_void,
     ) -> Outcome<()> {
         let _turn = self.lock();
         // SAFETY: by this function's own contract; the lock keeps the launches together.
-        each!(prepared, operator => unsafe { launch(operator, x, y, stream.cast()) })
+        each!(prepared, operator => unsafe {
+            launch(operator.direction(transposed)?, x, y, stream.cast())
+        })
     }
 }
 

@@ -64,6 +64,7 @@ impl Turn {
     pub unsafe fn queue(
         &self,
         _prepared: &Prepared,
+        _transposed: bool,
         _x: (f64, *const c_void, i64),
         _y: (f64, *mut c_void, i64),
         _stream: *mut c_void,

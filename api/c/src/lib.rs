@@ -3,10 +3,12 @@
 //!
 //! Every function checks its arguments and returns a status; no panic crosses to the caller. Modules,
 //! ground floor first: [`status`] (codes and the last error), [`input`] (arguments of C callers),
-//! [`csr`], [`arrays`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`], [`rank`].
+//! [`csr`], [`arrays`], [`directions`], [`gpu`], [`matrix`], [`tuner`], [`operator`], [`many`],
+//! [`transposed`], [`rank`].
 
 mod arrays;
 mod csr;
+mod directions;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 mod gpu;
 mod input;
@@ -15,4 +17,5 @@ mod matrix;
 mod operator;
 mod rank;
 mod status;
+mod transposed;
 mod tuner;

@@ -76,7 +76,7 @@ impl Vectors {
 ///
 /// # Safety
 /// As `ellect_apply_many`.
-unsafe fn multiply<T: Scalar>(
+pub unsafe fn multiply<T: Scalar>(
     operator: &PreparedOperator<T>,
     vectors: i64,
     (alpha, x, x_leading, x_order): (f64, *const c_void, i64, i32),

@@ -9,6 +9,7 @@ use ellect::{Precision, PreparedOperator, Scalar, Workload};
 
 use crate::arrays::{Value, other_type};
 use crate::csr::{ELLECT_DEVICE, ELLECT_HOST};
+use crate::directions::Directions;
 use crate::gpu::{self, Turn};
 use crate::input::{
     Descriptor, ELLECT_F32, ELLECT_F64, apart, descriptor, give, object, place, slice, slice_mut,
@@ -19,8 +20,8 @@ use crate::tuner::{EllectTuner, EllectWorkload, json, workload};
 
 /// An operator of either precision.
 pub enum Prepared {
-    F32(PreparedOperator<f32>),
-    F64(PreparedOperator<f64>),
+    F32(Directions<f32>),
+    F64(Directions<f64>),
 }
 
 /// Evaluates `$body` for the operator of either precision.
@@ -82,17 +83,24 @@ fn prepare<T: Value>(
     tuner: &EllectTuner,
     matrix: &EllectMatrix,
     workload: &Workload,
-) -> Outcome<PreparedOperator<T>> {
-    if let Some(arrays) = matrix.on_gpu() {
-        return arrays.prepare(&tuner.0, workload);
+) -> Outcome<Directions<T>> {
+    if workload.transposed > 0 {
+        let both = |csr: CsrRef<'_, T>| Ok(tuner.0.prepare_both(csr, workload)?);
+        return matrix.with(&tuner.0, both).map(Directions::Both);
     }
-    matrix.with(&tuner.0, |csr: CsrRef<'_, T>| Ok(tuner.0.prepare(csr, workload)?))
+    if let Some(arrays) = matrix.on_gpu() {
+        return arrays.prepare(&tuner.0, workload).map(Directions::One);
+    }
+    let one = |csr: CsrRef<'_, T>| Ok(tuner.0.prepare(csr, workload)?);
+    matrix.with(&tuner.0, one).map(Directions::One)
 }
 
 /// Chooses a storage format for a matrix and converts the matrix. `workload` may be NULL.
 ///
 /// The operator owns its layout. A matrix in host memory is no longer needed after the call. Borrowed
-/// arrays on a GPU stay valid and unchanged as long as the operator exists.
+/// arrays on a GPU stay valid and unchanged as long as the operator exists. If `transposed` of the
+/// workload is over 0, the operator also multiplies by the transpose, which has a layout of its own
+/// unless the matrix is symmetric; a matrix on a GPU is copied to the host for this.
 ///
 /// On success, `*op` belongs to the caller, who frees it with `ellect_operator_destroy`; else it
 /// is NULL. Thread safety: any thread; the call may take seconds for a large matrix.
@@ -136,7 +144,7 @@ pub unsafe extern "C" fn ellect_prepare(
 ///
 /// # Safety
 /// As `ellect_apply`.
-unsafe fn multiply<T: Scalar>(
+pub unsafe fn multiply<T: Scalar>(
     operator: &PreparedOperator<T>,
     (alpha, x, x_len): (f64, *const c_void, i64),
     (beta, y, y_len): (f64, *mut c_void, i64),
@@ -208,7 +216,7 @@ pub unsafe extern "C" fn ellect_apply_device(
         let operator = unsafe { object(op, "operator")? };
         let (x, y) = ((alpha, x, x_len), (beta, y, y_len));
         // SAFETY: the caller passes vectors and a stream of the operator's GPU.
-        unsafe { operator.on_gpu.queue(&operator.read(), x, y, stream) }
+        unsafe { operator.on_gpu.queue(&operator.read(), false, x, y, stream) }
     })
 }
 
@@ -246,7 +254,8 @@ pub unsafe extern "C" fn ellect_update_values(
 ///
 /// The values are copied. Thread safety: any thread; waits for products of other threads.
 ///
-/// Fails as `ellect_update_values`, and with `ELLECT_UNSUPPORTED` in a build without CUDA.
+/// Fails as `ellect_update_values`, with `ELLECT_INVALID_ARGUMENT` for an operator with a transpose, and
+/// with `ELLECT_UNSUPPORTED` in a build without CUDA.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ellect_update_values_device(
     op: *mut EllectOperator,
@@ -257,8 +266,11 @@ pub unsafe extern "C" fn ellect_update_values_device(
     boundary(|| {
         // SAFETY: the caller passes an operator.
         let operator = unsafe { object(op, "operator")? };
-        // SAFETY: the caller passes values of the operator's type and of this number on its GPU.
-        operator.replace(|prepared| unsafe { gpu::update(prepared, values, count, stream) })
+        operator.replace(|prepared| {
+            each!(&*prepared, operator => operator.check_device_values()?);
+            // SAFETY: the caller passes values of the operator's type and of this number on its GPU.
+            unsafe { gpu::update(prepared, values, count, stream) }
+        })
     })
 }
 
@@ -353,7 +365,7 @@ pub struct EllectOperatorInfo {
     pub ncols: i64,
     /// Number of entries.
     pub nnz: i64,
-    /// Size of the layout's arrays in bytes.
+    /// Size of the arrays in bytes, with those of the transpose.
     pub bytes: i64,
     /// The chosen format with its parameters, for instance `"hll:hack=32"`. Belongs to the operator and
     /// lives as long as it does.

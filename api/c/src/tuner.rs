@@ -78,6 +78,8 @@ pub struct EllectWorkload {
     pub no_trials: i32,
     /// Number of vectors of each product (`ellect_apply_many`); 0 is 1.
     pub vectors: i64,
+    /// Expected number of products with the transpose (`ellect_apply_transposed`); 0 for none.
+    pub transposed: i64,
 }
 
 // SAFETY: `repr(C)`, begins with its size; numbers are valid for all bytes.
@@ -120,6 +122,7 @@ impl EllectWorkload {
         let no_trials = is_second("no_trials", self.no_trials, [(0, "no"), (1, "yes")])?;
         let workload = Workload {
             spmvs,
+            transposed: count(self.transposed, "transposed")? as u64,
             vectors: count(self.vectors, "vectors")?.max(1),
             basis: if permuted { Basis::Permuted } else { Basis::Original },
             values,
@@ -234,7 +237,8 @@ pub unsafe extern "C" fn ellect_tuner_warnings_json(
 
 /// Returns the ranking of all storage formats for a matrix as JSON: `choice`, `ranking`, `refused`,
 /// `features`, `explanation` and more, as `POST /recommend` of the service answers. Converts nothing.
-/// `workload` may be NULL. A matrix on a GPU is copied to the host for this.
+/// `workload` may be NULL; if its `transposed` is over 0, the key `transposed` holds the answer for the
+/// transpose, or null where the matrix is symmetric. A matrix on a GPU is copied to the host for this.
 ///
 /// On success, `*json` belongs to the caller, who frees it with `ellect_string_destroy`; else it is
 /// NULL. Thread safety: any thread; the call may take seconds for a large matrix.

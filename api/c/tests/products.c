@@ -89,6 +89,70 @@ static void several_vectors_multiply(void) {
     ellect_operator_destroy(op);
 }
 
+/* A matrix and its transpose, which get new values together; all numbers are exact. */
+static void both_directions_multiply(void) {
+    const double u[] = {1, 10, 100, 1000, 10000}, turned[] = {2004, 50, 30001, 6000};
+    const double twice[] = {8, 2, 10, 4, 12, 6};
+    const float narrow_values[] = {4, 1, 5, 2, 6, 3}, narrow_u[] = {1, 10, 100, 1000, 10000};
+    for (int types = 0; types < 4; types++) {
+        ellect_csr csr = example();
+        ellect_matrix *matrix;
+        ellect_operator *op;
+        char *json;
+        ellect_workload workload = {0};
+        workload.struct_size = sizeof workload;
+        workload.transposed = 500;
+        workload.updates = types & 2 ? 1 : 0;
+        workload.verify = 1;
+        if (types & 1) {
+            csr.values = narrow_values;
+            csr.value_type = ELLECT_F32;
+        }
+        OK(ellect_matrix_create(&csr, &matrix));
+        OK(ellect_prepare(CPU, matrix, &workload, &op));
+        OK(ellect_choice_json(op, &json));
+        CHECK(strstr(json, "\"transposed\":{") != NULL);
+        ellect_string_destroy(json);
+        if (types & 1) {
+            float z[8] = {NAN, NAN, NAN, NAN}, narrow_y[5];
+            OK(ellect_apply_transposed(op, 1.0, narrow_u, 5, 0.0, z, 4));
+            for (int i = 0; i < 4; i++) {
+                CHECK(z[i] == (float)turned[i]);
+            }
+            FAILS(ellect_apply_transposed(op, 1.0, z, 4, 0.0, narrow_y, 5), ELLECT_SHAPE);
+        } else {
+            double z[8] = {NAN, NAN, NAN, NAN}, y[5], x[10];
+            OK(ellect_apply_transposed(op, 1.0, u, 5, 0.0, z, 4));
+            CHECK(memcmp(z, turned, 4 * sizeof *z) == 0);
+            OK(ellect_apply_transposed(op, 2.0, u, 5, -1.0, z, 4));
+            CHECK(memcmp(z, turned, 4 * sizeof *z) == 0);
+            for (int i = 0; i < 5; i++) {
+                x[i] = u[i];
+                x[5 + i] = 2 * u[i];
+            }
+            OK(ellect_apply_many_transposed(op, 2, 1.0, x, 0, ELLECT_COLUMN_MAJOR, 0.0, z, 0,
+                                            ELLECT_ROW_MAJOR));
+            OK(ellect_update_values(op, twice, 6));
+            for (int i = 0; i < 4; i++) {
+                CHECK(z[2 * i] == turned[i] && z[2 * i + 1] == 2 * turned[i]);
+            }
+            OK(ellect_apply(op, 1.0, X, 4, 0.0, y, 5));
+            for (int i = 0; i < 5; i++) {
+                CHECK(y[i] == 2 * PRODUCT[i]);
+            }
+            OK(ellect_apply_transposed(op, 1.0, u, 5, 0.0, z, 4));
+            for (int i = 0; i < 4; i++) {
+                CHECK(z[i] == 2 * turned[i]);
+            }
+            OK(ellect_update_matrix(op, matrix));
+            OK(ellect_apply_transposed(op, 1.0, u, 5, 0.0, z, 4));
+            CHECK(memcmp(z, turned, 4 * sizeof *z) == 0);
+        }
+        ellect_operator_destroy(op);
+        ellect_matrix_destroy(matrix);
+    }
+}
+
 static void empty_matrices_multiply(void) {
     const int32_t offsets[] = {0, 0, 0};
     double y[2] = {7, 7};
@@ -243,6 +307,7 @@ int main(int argc, char **argv) {
     OK(ellect_tuner_open("cpu", NULL, &CPU));
     every_type_multiplies();
     several_vectors_multiply();
+    both_directions_multiply();
     empty_matrices_multiply();
     values_are_replaced();
     copies_are_repaired();

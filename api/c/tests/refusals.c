@@ -153,7 +153,26 @@ static void wrong_vectors_are_refused(void) {
     const ellect_status no_gpu = CUDA ? ELLECT_INVALID_ARGUMENT : ELLECT_UNSUPPORTED;
     FAILS(ellect_apply_device(op, 1.0, X, 4, 0.0, y, 5, NULL), no_gpu);
     FAILS(ellect_update_values_device(op, VALUES, 6, NULL), no_gpu);
+    /* The operator was prepared without its transpose. */
+    FAILS(ellect_apply_transposed(op, 1.0, VALUES, 5, 0.0, y, 4), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "`transposed` of ellect_workload") != NULL);
+    FAILS(ellect_apply_many_transposed(op, 1, 1.0, VALUES, 0, by_columns, 0.0, y, 0, by_columns),
+          ELLECT_INVALID_ARGUMENT);
+    FAILS(ellect_apply_transposed_device(op, 1.0, VALUES, 5, 0.0, y, 4, NULL), no_gpu);
+    FAILS(ellect_apply_transposed(NULL, 1.0, VALUES, 5, 0.0, y, 4), ELLECT_NULL_POINTER);
     ellect_operator_destroy(op);
+}
+
+/* Indices of 64 bits are taken, but not more columns than 32 bits count. */
+static void too_many_columns_are_refused(void) {
+    const int64_t wide_columns[] = {0, 2, 1, 0, (int64_t)1 << 32, 2};
+    ellect_csr csr = example();
+    ellect_matrix *matrix;
+    csr.ncols = ((int64_t)1 << 32) + 1;
+    csr.col_idx = wide_columns;
+    csr.col_idx_type = ELLECT_I64;
+    FAILS(ellect_matrix_create(&csr, &matrix), ELLECT_INVALID_MATRIX);
+    CHECK(strstr(ellect_last_error_message(), "number of columns is 4294967297; at most 4294967295"));
 }
 
 static void wrong_workloads_are_refused(void) {
@@ -161,7 +180,7 @@ static void wrong_workloads_are_refused(void) {
     ellect_matrix *matrix;
     ellect_operator *op;
     OK(ellect_matrix_create(&csr, &matrix));
-    for (int field = 0; field < 11; field++) {
+    for (int field = 0; field < 12; field++) {
         ellect_workload workload = {0};
         workload.struct_size = field == 0 ? 8 : sizeof workload;
         workload.spmvs = field == 1 ? -1 : 0;
@@ -173,6 +192,7 @@ static void wrong_workloads_are_refused(void) {
         workload.verify = field == 7 ? 2 : 0;
         workload.no_trials = field == 8 ? 2 : 0;
         workload.vectors = field == 9 ? -1 : field == 10 ? 1 << 20 : 0;
+        workload.transposed = field == 11 ? -1 : 0;
         FAILS(ellect_prepare(CPU, matrix, &workload, &op), ELLECT_INVALID_ARGUMENT);
         CHECK(op == NULL);
     }
@@ -264,6 +284,7 @@ int main(int argc, char **argv) {
     wrong_descriptors_are_refused();
     newer_descriptors_are_read_if_their_new_fields_are_zero();
     wrong_vectors_are_refused();
+    too_many_columns_are_refused();
     wrong_workloads_are_refused();
     answers_are_json();
     folders_are_used(argv[1]);

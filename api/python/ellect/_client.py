@@ -233,8 +233,8 @@ class Client:
             `Recommendation.fingerprint` of an earlier answer, instead of the matrix; the service
             ranks again with other options.
         **options
-            Options of the service: device, spmvs, updates, effort, basis, memory_limit, budget,
-            mode, top and generate.
+            Options of the service: device, spmvs, transposed, vectors, updates, effort, basis,
+            memory_limit, budget, mode, top and generate.
 
         Returns
         -------

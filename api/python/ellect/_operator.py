@@ -97,7 +97,30 @@ class Operator(LinearOperator):
         self._repaired = repaired
         self._transposed: Operator | None = None
         self._is_transpose_old = False
+        # True once the matrix is known to be its own transpose.
+        self._is_symmetric = False
         self._choice: Recommendation | None = None
+
+    @classmethod
+    def _of_both(
+        cls, tuner: _ellect.Tuner, use: _Use, csr: Csr | None, matrix: _ellect.Matrix
+    ) -> Operator:
+        """Prepare a matrix and its transpose together."""
+        core, transposed = tuner.prepare_both(matrix, use)
+        operator = cls(tuner, core, use, csr, matrix)
+        if transposed is None:
+            operator._is_symmetric = True
+        else:
+            operator._take_transpose(transposed)
+        return operator
+
+    def _take_transpose(self, core: _ellect.Operator) -> Operator:
+        use: _Use = {**self._use, "spmvs": self._use["transposed"] or self._use["spmvs"]}
+        use["transposed"] = self._use["spmvs"] if self._use["transposed"] else 0
+        transpose = Operator(self._tuner, core, use, None, None)
+        transpose._transposed = self
+        self._transposed = transpose
+        return transpose
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -278,22 +301,28 @@ class Operator(LinearOperator):
     def T(self) -> Operator:  # type: ignore[override]
         """The operator of the transposed matrix; its first use prepares it.
 
-        It takes memory of its own: see `nbytes`.
+        It takes memory of its own: see `nbytes`. ``prepare(A, transposed=N)`` prepares it at once. The
+        operator of a symmetric matrix is its own transpose.
         """
         transpose = self._transposed
-        if transpose is not None and not self._is_transpose_old:
-            return transpose
-        matrix = self._core.transposed()
+        if not self._is_transpose_old:
+            if self._is_symmetric:
+                return self
+            if transpose is not None:
+                return transpose
+        matrix, self._is_symmetric = self._core.transposed()
+        self._is_transpose_old = False
         if transpose is not None:
             try:
                 transpose._core.update_from(matrix)
+                transpose._is_symmetric = self._is_symmetric
             except RefusedError:
-                transpose = None
+                transpose = self._transposed = None
+        if self._is_symmetric:
+            return self
         if transpose is None:
-            core = self._tuner.prepare(matrix, self._use)
-            transpose = Operator(self._tuner, core, self._use, None, matrix)
-            transpose._transposed = self
-        self._transposed, self._is_transpose_old = transpose, False
+            use: _Use = {**self._use, "spmvs": self._use["transposed"] or self._use["spmvs"]}
+            transpose = self._take_transpose(self._tuner.prepare(matrix, use))
         return transpose
 
     @property

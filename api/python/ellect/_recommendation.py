@@ -77,7 +77,8 @@ class Recommendation:
     device, precision : str
         Name of the device's profile, and ``f32`` or ``f64``.
     spmvs : int
-        Number of products that the choice was made for.
+        Number of products that the choice was made for; with those of the transpose if the matrix
+        is symmetric and they were asked for.
     fingerprint : str or None
         Hash of the pattern; None if the matrix was not analysed.
     explanation : tuple of str
@@ -135,6 +136,17 @@ class Recommendation:
     def vectors(self) -> int:
         """Number of vectors of each product."""
         return int(self._answer.get("vectors", 1))
+
+    @property
+    def transposed(self) -> Recommendation | None:
+        """Recommendation for the products with the transpose; None if there are none.
+
+        That of a symmetric matrix is this one: it counts the products of both directions.
+        """
+        if "transposed" not in self._answer:
+            return None
+        own = self._answer["transposed"]
+        return self if own is None else Recommendation.from_dict(own)
 
     @property
     def best(self) -> Ranked:

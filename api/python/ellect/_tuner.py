@@ -30,6 +30,7 @@ def count(what: str, number: int) -> int:
 
 def _use(
     spmvs: int,
+    transposed: int,
     vectors: int,
     updates: int,
     effort: str,
@@ -40,6 +41,7 @@ def _use(
 ) -> _Use:
     return {
         "spmvs": count("spmvs", spmvs),
+        "transposed": count("transposed", transposed),
         "vectors": count("vectors", vectors),
         "updates": count("updates", updates),
         "effort": effort,
@@ -102,6 +104,7 @@ class Tuner:
         *,
         shape: tuple[int, int] | None = None,
         spmvs: int = 1000,
+        transposed: int = 0,
         vectors: int = 1,
         updates: int = 0,
         precision: str | None = None,
@@ -111,7 +114,7 @@ class Tuner:
         budget_s: float | None = None,
     ) -> Recommendation:
         """Rank all storage formats for a matrix. See `ellect.recommend`."""
-        use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s)
+        use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s)
         matrix, _ = load(A, shape, precision, 2)
         return Recommendation.from_dict(json.loads(self._core.recommend(matrix, use)))
 
@@ -129,6 +132,7 @@ class Tuner:
         *,
         shape: tuple[int, int] | None = None,
         spmvs: int = 1000,
+        transposed: int = 0,
         vectors: int = 1,
         updates: int = 0,
         precision: str | None = None,
@@ -139,7 +143,7 @@ class Tuner:
         verify: bool = False,
     ) -> Operator:
         """Choose a format, convert the matrix and return the operator. See `ellect.prepare`."""
-        use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s, verify)
+        use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s, verify)
         if self._name.startswith("cuda:") and not isinstance(A, (str, os.PathLike)):
             csr = parts(A, shape)
             if is_on_gpu(csr.data):
@@ -151,6 +155,8 @@ class Tuner:
         from ._operator import Operator
 
         matrix, csr_or_none = load(A, shape, precision, 2)
+        if use["transposed"]:
+            return Operator._of_both(self._core, use, csr_or_none, matrix)
         return Operator(self._core, self._core.prepare(matrix, use), use, csr_or_none, matrix)
 
 
@@ -173,6 +179,7 @@ def recommend(
     device: str = "cpu",
     shape: tuple[int, int] | None = None,
     spmvs: int = 1000,
+    transposed: int = 0,
     vectors: int = 1,
     updates: int = 0,
     precision: str | None = None,
@@ -195,6 +202,8 @@ def recommend(
         Numbers of rows and columns, for arrays.
     spmvs : int
         Expected number of products.
+    transposed : int
+        Expected number of products with the transpose, which has a choice of its own.
     vectors : int
         Number of vectors of each product: the columns of X in ``op @ X``.
     updates : int
@@ -229,7 +238,7 @@ def recommend(
     >>> answer.device, answer.precision, answer.spmvs
     ('h200', 'f64', 10)
     """
-    use = _use(spmvs, vectors, updates, effort, basis, memory_limit, budget_s)
+    use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s)
     tuner = tuner_of(device)._core
     matrix, _ = load(A, shape, precision, 2)
     return Recommendation.from_dict(json.loads(tuner.recommend(matrix, use)))
@@ -258,6 +267,7 @@ def prepare(
     device: str | None = None,
     shape: tuple[int, int] | None = None,
     spmvs: int = 1000,
+    transposed: int = 0,
     vectors: int = 1,
     updates: int = 0,
     precision: str | None = None,
@@ -274,6 +284,10 @@ def prepare(
     A, shape, spmvs, vectors, updates, precision, effort, basis, memory_limit, budget_s
         As for `recommend`. A matrix in the memory of a GPU is not copied if its format allows:
         do not change its arrays as long as the operator exists.
+    transposed : int
+        Expected number of products with the transpose (``rmatvec``, ``rmatmat``, ``op.T``). Over 0,
+        both are prepared now and share `memory_limit`; otherwise, and for a matrix in the memory of
+        a GPU, the first use of the transpose prepares it.
     device : str, optional
         ``cpu`` or ``cuda:0``; by default the device that holds the matrix.
     verify : bool
@@ -305,6 +319,7 @@ def prepare(
         A,
         shape=shape,
         spmvs=spmvs,
+        transposed=transposed,
         vectors=vectors,
         updates=updates,
         precision=precision,

@@ -255,6 +255,7 @@ impl Matrix {
             Ok(narrow) => Values::F32(Array::Borrowed(narrow)),
             Err(_) => Values::F64(Array::Borrowed(PyBuffer::get(data)?)),
         };
+        ellect::csr::check_dimensions(nrows, ncols).map_err(exception)?;
         let (offsets, columns) = (Offsets::of(indptr)?, Columns::of(py, indices)?);
         let given = Matrix { nrows, ncols, offsets, columns, values, repaired: None };
         run(py, || given.repaired())

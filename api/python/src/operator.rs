@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ellect::dense::{DenseMut, DenseRef};
-use ellect::{Error, Precision, PreparedOperator, Result, Scalar};
+use ellect::{Csr, Error, Precision, PreparedOperator, Result, Scalar};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -116,6 +116,17 @@ fn multiply<T: Scalar + Element>(
         false => DenseMut::columns(nrows, columns, y)?,
     };
     operator.apply_many(alpha, x, beta, y)
+}
+
+/// Returns the transposed matrix, and whether it is the matrix itself.
+fn turned<T: Scalar>(
+    operator: &PreparedOperator<T>,
+    of: fn(Csr<T>) -> Matrix,
+) -> Result<(Matrix, bool)> {
+    let csr = operator.to_csr()?;
+    let transposed = csr.transpose();
+    let is_symmetric = transposed == csr;
+    Ok((of(transposed), is_symmetric))
 }
 
 impl Operator {
@@ -247,11 +258,11 @@ impl Operator {
         self.take(py, || matrix.values())
     }
 
-    /// Returns the transposed matrix, on the host.
-    fn transposed(&self, py: Python<'_>) -> PyResult<Matrix> {
+    /// Returns the transposed matrix, on the host, and whether it is the matrix itself.
+    fn transposed(&self, py: Python<'_>) -> PyResult<(Matrix, bool)> {
         run(py, || match self.read().as_ref().ok_or_else(closed)? {
-            Prepared::F32(operator) => Ok(Matrix::of_f32(operator.to_csr()?.transpose())),
-            Prepared::F64(operator) => Ok(Matrix::of_f64(operator.to_csr()?.transpose())),
+            Prepared::F32(operator) => turned(operator, Matrix::of_f32),
+            Prepared::F64(operator) => turned(operator, Matrix::of_f64),
         })
     }
 

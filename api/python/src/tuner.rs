@@ -22,6 +22,7 @@ pub struct Tuner(ellect::Tuner);
 #[pyo3(from_item_all)]
 pub struct Use {
     spmvs: u64,
+    transposed: u64,
     vectors: usize,
     updates: u64,
     effort: String,
@@ -35,6 +36,7 @@ impl Use {
     fn workload(self) -> Result<Workload> {
         Ok(Workload {
             spmvs: self.spmvs,
+            transposed: self.transposed,
             vectors: self.vectors,
             basis: self.basis.parse()?,
             values: match self.updates {
@@ -92,6 +94,26 @@ impl Tuner {
         let workload = workload.workload().map_err(exception)?;
         let prepared = || with_csr!(matrix, |csr| Ok(self.0.prepare(csr, &workload)?.into()));
         run(py, prepared).and_then(|prepared: Prepared| Operator::new(py, prepared))
+    }
+
+    /// Chooses for a matrix and its transpose, and converts both. Without a second operator, the
+    /// matrix is symmetric and the first one serves both.
+    fn prepare_both(
+        &self,
+        py: Python<'_>,
+        matrix: &Matrix,
+        workload: Use,
+    ) -> PyResult<(Operator, Option<Operator>)> {
+        let workload = workload.workload().map_err(exception)?;
+        let prepared = || {
+            with_csr!(matrix, |csr| {
+                let (forward, transposed) = self.0.prepare_both(csr, &workload)?.into_parts();
+                Ok((forward.into(), transposed.map(Prepared::from)))
+            })
+        };
+        let (forward, transposed): (Prepared, Option<Prepared>) = run(py, prepared)?;
+        let transposed = transposed.map(|transposed| Operator::new(py, transposed)).transpose()?;
+        Ok((Operator::new(py, forward)?, transposed))
     }
 
     /// Like `prepare`, for the addresses of a valid CSR matrix on this tuner's GPU: row pointers,

@@ -268,6 +268,53 @@ def test_the_transpose_is_prepared_once():
     assert op.T.shape == (7, 5) and op.nbytes > before
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("updates", [0, 3])
+def test_both_directions_are_prepared_at_once(dtype, updates):
+    A = random_matrix(60, 40, 0.2, dtype, 10)
+    op = ellect.prepare(A, spmvs=300, transposed=200, updates=updates, verify=True)
+    both = op.nbytes
+    assert op.T is op.T and op.T.T is op and op.nbytes == both
+    assert (op.choice.spmvs, op.T.choice.spmvs) == (300, 200)
+    x, X = np.linspace(0, 1, 60, dtype=dtype), np.ones((60, 3), dtype)
+    assert np.allclose(op.rmatvec(x), A.T @ x, rtol=1e-5)
+    assert np.allclose(op.rmatmat(X), A.T @ X, rtol=1e-5)
+    assert np.allclose(op.T @ x, x @ op, rtol=1e-5)
+    op.update_values(2 * A.data)
+    assert np.allclose(op.rmatvec(x), 2 * (A.T @ x), rtol=1e-5)
+    op.close()
+    with pytest.raises(ellect.ArgumentError):
+        op.rmatvec(x)
+
+
+def test_a_symmetric_matrix_is_its_own_transpose():
+    A = random_matrix(50, 50, 0.1, np.float64, 11)
+    A = sparse.csr_array(A + A.T)
+    x = np.linspace(-1, 1, 50)
+    for op in (ellect.prepare(A, spmvs=300, transposed=200), ellect.prepare(A)):
+        alone = op.nbytes
+        assert op.T is op and op.nbytes == alone
+        assert np.allclose(op.rmatvec(x), A @ x)
+        changed = A.copy()
+        changed.data = np.arange(1.0, A.nnz + 1)
+        op.update_values(changed.data)
+        assert op.T is not op and op.nbytes > alone
+        assert np.allclose(op.rmatvec(x), changed.T @ x) and np.allclose(op @ x, changed @ x)
+        turned = op.T
+        op.update_values(A.data)
+        assert op.T is op and np.allclose(turned @ x, A @ x)
+
+
+def test_one_symmetric_choice_counts_both_directions():
+    answer = ellect.recommend(sparse.eye_array(1000), spmvs=30, transposed=20)
+    assert answer.spmvs == 50 and answer.transposed is answer
+    answer = ellect.recommend(random_matrix(60, 40, 0.2, np.float64, 10), spmvs=30, transposed=20)
+    assert (answer.spmvs, answer.transposed.spmvs, answer.transposed.transposed) == (30, 20, None)
+    assert ellect.recommend(sparse.eye_array(1000)).transposed is None
+    with pytest.raises(ellect.ArgumentError):
+        ellect.prepare(sparse.eye_array(3), transposed=-1)
+
+
 def test_spare_room_behind_the_entries_is_left_out():
     A = random_matrix(6, 6, 0.5, np.float64, 9)
     B = sparse.csr_array(A.shape)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::http::HeaderName;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use ellect::choose::Choice;
+use ellect::choose::{Choice, TransposedChoice};
 use ellect::units::{bytes, time};
 use serde_json::Value;
 
@@ -54,6 +54,16 @@ fn page(title: &str, contents: &str) -> Response {
 
 /// Returns the page of a choice, with at most `top` candidates, 0 for all.
 pub fn choice(choice: &Choice, top: usize) -> Response {
+    let mut text = of_one(choice, top);
+    if let Some(TransposedChoice::Own(own)) = &choice.transposed {
+        text += "<h1>Products with the transpose</h1>";
+        text += &of_one(own, top);
+    }
+    page("ellect", &text)
+}
+
+/// Returns the part of a page about the choice for one direction.
+fn of_one(choice: &Choice, top: usize) -> String {
     let mut text = format!("<h1>{}</h1>", shown(&choice.candidate.to_string()));
     for sentence in &choice.explanation {
         let _ = write!(text, "<p>{}</p>", shown(sentence));
@@ -83,7 +93,7 @@ pub fn choice(choice: &Choice, top: usize) -> Response {
         choice.precision,
         shown(&choice.device)
     );
-    page("ellect", &text)
+    text
 }
 
 /// Returns the text at a key of a JSON object; empty if there is none.

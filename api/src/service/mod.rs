@@ -30,6 +30,7 @@ mod places;
 mod queries;
 mod recommend;
 mod records;
+mod room;
 mod routes;
 mod structures;
 pub mod tune;

@@ -231,6 +231,9 @@ fn recommendation() -> Value {
             "spmvs": count(),
             "vectors": {"type": "integer", "minimum": 2, "description": "vectors of a product; not \
                          there if it is 1"},
+            "transposed": {"type": ["object", "null"], "description": "with transposed=: the answer \
+                           for products with the transpose; null where the matrix is symmetric and \
+                           one layout serves both"},
             "fingerprint": or_null("string"),
             "explanation": list(&text()),
         },

@@ -18,7 +18,7 @@ use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
-use ellect::{CsrRef, Error, Fingerprint, Precision, Scalar};
+use ellect::{CsrRef, Fingerprint, Precision, Scalar};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Service;
@@ -33,6 +33,7 @@ use super::jobs::{self, Entry};
 use super::measured::{self, Asked};
 use super::memory::{self, Reserved};
 use super::places::Client;
+use super::room::{self, Room};
 use crate::options::{BodyOptions, Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use crate::views;
@@ -42,17 +43,6 @@ const ANSWERING: Duration = Duration::from_secs(600);
 
 /// Time limit of the measurements of one request, whatever budget it asks for.
 const MAX_BUDGET: Duration = Duration::from_secs(120);
-
-/// Maximum number of rows in addition to the number of entries and to the bytes of the body.
-///
-/// Each row costs all candidates memory and time, and a body of a few bytes can claim many rows.
-const MAX_EMPTY_ROWS: u64 = 1 << 18;
-
-/// Memory that reading and choosing take per entry of a matrix, and some of its rows with it.
-const ENTRY_BYTES: u64 = 48;
-
-/// Memory that reading and choosing take per row or column if a row has few entries.
-const ROW_BYTES: u64 = 180;
 
 /// Minimum reservation for a matrix.
 const LEAST_BYTES: u64 = 16 << 20;
@@ -170,7 +160,7 @@ pub async fn known(
     let (backend, _) = opened(&service, options).await?;
     let key = key(&service, Matrix::Pattern(fingerprint), options, None);
     let answer = match service.answers.get(&key) {
-        Some(answer) if answer.choice.spmvs == options.spmvs => answer,
+        Some(answer) if options.transposed > 0 || answer.choice.spmvs == options.spmvs => answer,
         Some(answer) => {
             let margin = backend.device().margin;
             Answer::of(for_products(&answer.choice, &options.workload(), margin))?
@@ -216,12 +206,13 @@ fn measured_before(
     Answer::of(choice)
 }
 
-/// Returns the key of an answer. For a pattern, the number of products is no part of it.
+/// Returns the key of an answer. For a pattern, the number of products is no part of it, unless a
+/// memory limit of two layouts may bind.
 fn key(service: &Service, matrix: Matrix, options: &Options, reading: Option<&BodyOptions>) -> Key {
     let mut options = Options { top: 0, fields: Vec::new(), ..options.clone() };
     options.product.device.make_ascii_lowercase();
     if let Matrix::Pattern(_) = matrix {
-        options.spmvs = 0;
+        options.spmvs *= u64::from(options.transposed > 0);
         options.generate = None;
     }
     // The time that a request waits is no part of its answer.
@@ -353,7 +344,8 @@ async fn reserved(service: &Service, case: &Case, bytes: u64) -> Result<Reserved
 /// Returns the memory that a matrix is first given.
 fn first_reservation(case: &Case) -> u64 {
     let Case { options, received, .. } = case;
-    let generated = options.generate.map_or(0, |spec| ENTRY_BYTES * spec.nnz_estimate() as u64);
+    let entry_bytes = room::entry_bytes(options);
+    let generated = options.generate.map_or(0, |spec| entry_bytes * spec.nnz_estimate() as u64);
     let per_byte = PER_BODY_BYTE[usize::from(received.packed)];
     LEAST_BYTES.max(generated).max(received.bytes.saturating_mul(per_byte))
 }
@@ -371,44 +363,18 @@ impl<E: Into<Failure>> From<E> for Stopped {
     }
 }
 
-/// Returns the limits of reading a body in this number of bytes of memory.
-fn limits(memory: u64, max_nonzeros: Option<u64>, body: u64) -> Limits {
-    let nonzeros = memory / ENTRY_BYTES;
-    let rows = memory / ROW_BYTES;
-    Limits {
-        rows,
-        columns: rows,
-        // Text takes about 30 bytes per entry; 64 also bound what compressed data may expand to.
-        bytes: body.max(nonzeros.saturating_mul(64)),
-        nonzeros: nonzeros.min(max_nonzeros.unwrap_or(u64::MAX)),
-        empty_rows: MAX_EMPTY_ROWS + body,
-    }
-}
-
-/// Returns the memory that a matrix needs that was over a limit of the reservation; `None` if it was
-/// over another limit.
-fn needed(error: &Error, memory: u64, max_nonzeros: Option<u64>) -> Option<u64> {
-    let Error::Limit { got, limit, remedy, .. } = error else { return None };
-    match *remedy {
-        "nonzeros" if max_nonzeros.is_some_and(|most| *limit >= most) => None,
-        "nonzeros" => Some(got.saturating_mul(ENTRY_BYTES)),
-        "rows" | "columns" => Some(got.saturating_mul(ROW_BYTES)),
-        "bytes" => Some(memory.saturating_add(1)),
-        _ => None,
-    }
-}
-
 /// Reads or generates the matrix in this number of bytes of memory.
 fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
     let (settings, received) = (service.settings(), &case.received);
-    let within = limits(memory, settings.max_nonzeros, received.bytes);
+    let room = Room::of(&case.options, settings.max_nonzeros);
+    let within = room.limits(memory, received.bytes);
     let generating = Limits { bytes: settings.max_body, ..within };
     let read = match case.options.generated::<T>(&generating, "body") {
         Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
         Ok(None) => received.read(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
-    read.map_err(|error| match needed(&error, memory, settings.max_nonzeros) {
+    read.map_err(|error| match room.needed(&error, memory) {
         Some(bytes) => Stopped::Needs(bytes),
         None => Stopped::Failed(error.into()),
     })

@@ -80,6 +80,17 @@ impl<U> Array<U> {
     }
 }
 
+impl<U: Copy> Array<U> {
+    /// Returns the elements of an array of three dimensions, the last index running fastest.
+    fn by_rows(&self) -> Vec<U> {
+        let [of_block, of_row, of_col] = self.steps();
+        let [blocks, r, c] = [0, 1, 2].map(|k| self.shape[k] as usize);
+        let lines = (0..blocks).flat_map(|block| (0..r).map(move |row| (block, row)));
+        let starts = lines.map(|(block, row)| block * of_block + row * of_row);
+        starts.flat_map(|at| (0..c).map(move |col| self.elements[at + col * of_col])).collect()
+    }
+}
+
 struct Archive<'a, R> {
     zip: ZipArchive<R>,
     context: &'a Context<'a>,
@@ -225,25 +236,15 @@ impl<R: Read + Seek> Archive<'_, R> {
         }
         let block_cols = self.indices("indices", ncols / c, blocks)?;
         let pointers = self.pointers(Some(nrows / r), blocks)?;
-        let [of_block, of_row, of_col] = data.steps();
-        let nnz = pointers[nrows / r] * r * c;
+        // SciPy may leave unused room after the last block.
+        let used = pointers[nrows / r];
+        let (sizes, nnz) = ([nrows / r, ncols / c], used * r * c);
         self.context.limits.borne_out(nrows, ncols, nnz)?;
-        let mut row_ptr = Vec::with_capacity(nrows + 1);
-        row_ptr.push(0);
-        let (mut col_idx, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
-        for row in 0..nrows {
-            let blocks = pointers[row / r]..pointers[row / r + 1];
-            for (block, &block_col) in blocks.clone().zip(&block_cols[blocks]) {
-                for col in 0..c {
-                    col_idx.push(block_col * c as u32 + col as u32);
-                    let at = block * of_block + (row % r) * of_row + col * of_col;
-                    values.push(data.elements[at]);
-                }
-            }
-            row_ptr.push(values.len());
-        }
-        drop(data);
-        self.rows(nrows, ncols, row_ptr, col_idx, values)
+        let values = match data.fortran {
+            true => &data.by_rows(),
+            false => &data.elements,
+        };
+        Csr::from_bsr(sizes, [r, c], &pointers, &block_cols[..used], &values[..nnz])
     }
 
     fn dia<T: Scalar>(&mut self) -> Result<Csr<T>> {

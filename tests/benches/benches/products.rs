@@ -192,6 +192,74 @@ mod several_vectors {
     }
 }
 
+/// Products with the transpose: of its own CSR, and of the matrix's CSR by scattering into a vector
+/// for each thread; and making the transpose.
+mod transposed {
+    use rayon::prelude::*;
+
+    use super::*;
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn own_csr(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        ours(bencher, &matrix::<f64>(which).transpose(), &"csr".parse().expect("a format"));
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn scattered(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<f64>(which);
+        let threads = rayon::current_num_threads();
+        let first = |part: usize| {
+            let wanted = csr.nnz() * part / threads;
+            csr.row_ptr().partition_point(|&offset| offset < wanted).min(csr.nrows())
+        };
+        let bounds: Vec<usize> = (0..=threads).map(first).collect();
+        let x: Vec<f64> = check::vector(csr.nrows(), 1);
+        let mut sums = vec![vec![0.0; csr.ncols()]; threads];
+        let mut y = vec![0.0; csr.ncols()];
+        bencher.bench_local(|| {
+            sums.par_iter_mut().enumerate().for_each(|(part, sums)| {
+                sums.fill(0.0);
+                for row in bounds[part]..bounds[part + 1] {
+                    let (columns, values) = csr.row(row);
+                    let x = black_box(&x)[row];
+                    for (&column, value) in columns.iter().zip(values) {
+                        sums[column as usize] += value * x;
+                    }
+                }
+            });
+            y.par_iter_mut().with_min_len(1 << 14).enumerate().for_each(|(column, y)| {
+                *y = sums.iter().map(|sums| sums[column]).sum();
+            });
+        });
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 10)]
+    fn making(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<f64>(which);
+        bencher.bench_local(|| black_box(&csr).transpose());
+    }
+
+    /// Making the transpose on one thread by one pass that scatters, as a program would.
+    #[divan::bench(args = MATRICES, sample_count = 10)]
+    fn making_by_scattering(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<f64>(which);
+        bencher.bench_local(|| {
+            let csr = black_box(&csr);
+            let mut next = vec![0; csr.ncols() + 1];
+            csr.col_idx().iter().for_each(|&column| next[column as usize + 1] += 1);
+            for column in 0..csr.ncols() {
+                next[column + 1] += next[column];
+            }
+            let (mut rows, mut values) = (vec![0; csr.nnz()], vec![0.0; csr.nnz()]);
+            for (row, column, value) in csr.iter() {
+                (rows[next[column]], values[next[column]]) = (row as u32, value);
+                next[column] += 1;
+            }
+            (rows, values)
+        });
+    }
+}
+
 fn faer_product(bencher: Bencher<'_, '_>, which: (&str, usize), par: faer::Par) {
     let csr = matrix::<f64>(which);
     let columns: Vec<usize> = csr.col_idx().iter().map(|&column| column as usize).collect();
