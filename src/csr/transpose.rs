@@ -201,10 +201,10 @@ impl<T: Scalar> CsrRef<'_, T> {
     }
 }
 
-/// Compares slices of the same length in parallel.
+/// Compares slices in parallel.
 pub(crate) fn equal<V: PartialEq + Sync>(a: &[V], b: &[V]) -> bool {
-    let same = par::map_ranges(a.len(), 8 * par::GRAIN, |part| a[part.clone()] == b[part]);
-    a.len() == b.len() && same.into_iter().all(|same| same)
+    let same = |part: std::ops::Range<usize>| a[part.clone()] == b[part];
+    a.len() == b.len() && !par::map_ranges(a.len(), 8 * par::GRAIN, same).contains(&false)
 }
 
 #[cfg(test)]

@@ -197,8 +197,9 @@ impl Tuner {
 
     /// Returns the bytes that the layout of the matrix must leave to that of its transpose.
     ///
-    /// Where memory is short, those are the bytes of the transpose's layout in the pair of layouts
-    /// with the least total time that fits.
+    /// With ample memory, the transpose is left the bytes of its CSR arrays. Otherwise the pair of
+    /// layouts is found that fits the memory and takes the least total time, and the transpose is left
+    /// the bytes of its layout in that pair.
     fn left_for_transpose<T: Scalar>(
         &self,
         matrices: [CsrRef<'_, T>; 2],
