@@ -18,18 +18,31 @@ use crate::matrix::EllectMatrix;
 use crate::status::{Failure, Outcome, Status, boundary, dispose};
 use crate::tuner::{EllectTuner, EllectWorkload, json, workload};
 
-/// An operator of either precision.
-pub enum Prepared {
-    F32(Directions<f32>),
-    F64(Directions<f64>),
+/// A value of type `A` for a matrix of single precision, of type `B` for one of double precision.
+pub enum OfPrecision<A, B> {
+    F32(A),
+    F64(B),
 }
+
+impl<A, B> OfPrecision<A, B> {
+    /// Returns the type of values and vectors: `ELLECT_F32` or `ELLECT_F64`.
+    pub(crate) fn value_type(&self) -> i32 {
+        match self {
+            OfPrecision::F32(_) => ELLECT_F32,
+            OfPrecision::F64(_) => ELLECT_F64,
+        }
+    }
+}
+
+/// An operator of either precision.
+pub type Prepared = OfPrecision<Directions<f32>, Directions<f64>>;
 
 /// Evaluates `$body` for the operator of either precision.
 macro_rules! each {
     ($prepared:expr, $operator:ident => $body:expr) => {
         match $prepared {
-            $crate::operator::Prepared::F32($operator) => $body,
-            $crate::operator::Prepared::F64($operator) => $body,
+            $crate::operator::OfPrecision::F32($operator) => $body,
+            $crate::operator::OfPrecision::F64($operator) => $body,
         }
     };
 }
@@ -395,10 +408,7 @@ pub unsafe extern "C" fn ellect_operator_describe(
         // SAFETY: the caller passes an operator and the address of a structure.
         let (operator, given) = unsafe { (object(op, "operator")?, descriptor(info)?) };
         let prepared = operator.read();
-        let value_type = match &*prepared {
-            Prepared::F32(_) => ELLECT_F32,
-            Prepared::F64(_) => ELLECT_F64,
-        };
+        let value_type = prepared.value_type();
         let described = each!(&*prepared, prepared => EllectOperatorInfo {
             struct_size: given.struct_size,
             nrows: prepared.nrows() as i64,

@@ -10,10 +10,9 @@ use ellect::sharded::{Exchange, ExchangeError, Incoming, Mode, Outgoing, Rank, R
 use ellect::{Precision, Scalar, Workload};
 
 use crate::arrays::{Value, other_type};
-use crate::input::{
-    Descriptor, ELLECT_F32, ELLECT_F64, apart, count, descriptor, object, place, slice, slice_mut,
-};
+use crate::input::{Descriptor, apart, count, descriptor, object, place, slice, slice_mut};
 use crate::matrix::EllectMatrix;
+use crate::operator::{OfPrecision, each};
 use crate::status::{Failure, Outcome, Status, boundary, dispose};
 use crate::tuner::{EllectTuner, EllectWorkload, workload};
 
@@ -134,20 +133,7 @@ impl Exchange for Callbacks {
 pub struct EllectRank(Rank);
 
 /// An operator of either precision.
-enum Prepared {
-    F32(RankOperator<f32>),
-    F64(RankOperator<f64>),
-}
-
-/// Evaluates `$body` for the operator of either precision.
-macro_rules! each {
-    ($prepared:expr, $operator:ident => $body:expr) => {
-        match $prepared {
-            Prepared::F32($operator) => $body,
-            Prepared::F64($operator) => $body,
-        }
-    };
-}
+type Prepared = OfPrecision<RankOperator<f32>, RankOperator<f64>>;
 
 /// The own rows of a matrix that several processes share, made by `ellect_rank_prepare`.
 ///
@@ -414,10 +400,7 @@ pub unsafe extern "C" fn ellect_rank_describe(
         // SAFETY: the caller passes an operator and the address of a structure.
         let (operator, given) = unsafe { (object(op, "operator")?, descriptor(info)?) };
         let prepared = operator.lock();
-        let value_type = match &*prepared {
-            Prepared::F32(_) => ELLECT_F32,
-            Prepared::F64(_) => ELLECT_F64,
-        };
+        let value_type = prepared.value_type();
         let described = each!(&*prepared, prepared => EllectRankInfo {
             struct_size: given.struct_size,
             nrows: prepared.nrows() as i64,
