@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::gpu::{ResidentMatrix, on_gpu};
+use super::gpu::{ResidentMatrix, conversions_on_gpu, on_gpu};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
 use crate::analysis::Analysis;
 use crate::cost::CostInputs;
@@ -292,7 +292,7 @@ impl Backend {
             return worker.measure(csr, &candidate.to_string(), target, protocol, limit);
         }
         if let Some(gpu) = &self.gpu {
-            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let held = self.held();
             let held = held.as_ref().and_then(|held| held.downcast_ref::<ResidentMatrix<T>>());
             let held = held.filter(|held| held.is(csr));
             let measured = on_gpu(gpu, held, csr, analysis, candidate, target, protocol);
@@ -300,6 +300,30 @@ impl Backend {
         }
         let measured = on_host(csr, candidate, target, protocol);
         Ok(with_inputs(measured, analysis, candidate, target))
+    }
+
+    /// Times conversions of a matrix on the GPU that this process opened, as [`Backend::measure`]
+    /// does, without products; `None` if the format converts on the host.
+    ///
+    /// # Errors
+    /// As [`Backend::gpu`]; [`Error::Refused`] if the candidate does not apply to the matrix;
+    /// [`Error::Device`] from the GPU.
+    pub fn conversions<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+        protocol: &Protocol,
+    ) -> Result<Option<Samples>> {
+        let (gpu, csr, held) = (self.gpu()?, csr.into(), self.held());
+        let held = held.as_ref().and_then(|held| held.downcast_ref::<ResidentMatrix<T>>());
+        let held = held.filter(|held| held.is(csr));
+        conversions_on_gpu(gpu, csr, held, candidate, target, protocol)
+    }
+
+    /// Returns the matrix that [`Backend::hold`] keeps on the GPU.
+    fn held(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use cust::sys::CUstream;
 
-use super::provenance::{ALL, hash};
+use super::provenance::{ALL, conversion_kernels, hash};
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::analysis::Analysis;
 use crate::check::{self, RowReference};
@@ -66,6 +66,56 @@ pub fn on_gpu<T: Scalar>(
         provenance,
         inputs: None,
         outcome: Outcome::of(result),
+    }
+}
+
+/// Times conversions on a GPU, as [`on_gpu`] does; `None` if the format converts on the host.
+///
+/// # Errors
+/// [`Error::Refused`](crate::Error::Refused) if the candidate does not apply to the matrix;
+/// [`Error::Device`](crate::Error::Device) from the driver.
+pub fn conversions_on_gpu<T: Scalar>(
+    gpu: &Gpu,
+    csr: CsrRef<'_, T>,
+    resident: Option<&ResidentMatrix<T>>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Result<Option<Samples>> {
+    let uploaded;
+    let resident = match resident {
+        Some(resident) => resident,
+        None => {
+            uploaded = ResidentMatrix::new(gpu, csr)?;
+            &uploaded
+        }
+    };
+    // The first one allocates memory from the driver.
+    if gpu.convert(&resident.on_gpu, candidate, target)?.is_none() {
+        return Ok(None);
+    }
+    let convert_s = time_conversions(gpu, resident, candidate, target, protocol)?;
+    Ok(Some(Samples::new(convert_s)))
+}
+
+/// Times conversions on the GPU; returns the time of each in seconds.
+fn time_conversions<T: Scalar>(
+    gpu: &Gpu,
+    resident: &ResidentMatrix<T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Result<Vec<f64>> {
+    let mut convert_s = Vec::new();
+    loop {
+        let start = Instant::now();
+        let operator = gpu.convert(&resident.on_gpu, candidate, target)?;
+        convert_s.push(start.elapsed().as_secs_f64());
+        drop(operator);
+        let spent_s: f64 = convert_s.iter().sum();
+        if convert_s.len() >= CONVERSIONS || spent_s >= protocol.max_convert_s {
+            return Ok(convert_s);
+        }
     }
 }
 
@@ -275,21 +325,6 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         Ok((copies, convert_s))
     }
 
-    /// Times conversions on the GPU; returns the time of each in seconds.
-    fn time_conversions(&self) -> Result<Vec<f64>> {
-        let mut convert_s = Vec::new();
-        loop {
-            let start = Instant::now();
-            let operator = self.gpu.convert(&self.resident.on_gpu, self.candidate, self.target)?;
-            convert_s.push(start.elapsed().as_secs_f64());
-            drop(operator);
-            let spent_s: f64 = convert_s.iter().sum();
-            if convert_s.len() >= CONVERSIONS || spent_s >= self.protocol.max_convert_s {
-                return Ok(convert_s);
-            }
-        }
-    }
-
     /// Times launches of a graph in which the copies take turns.
     fn time_products(&self, copies: &[GpuCopy<T>]) -> Result<TimedProducts> {
         let TimedCandidate { gpu, protocol, .. } = *self;
@@ -325,11 +360,13 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
 
     /// Checks and times the candidate; returns the timing, the code that ran and the GPU's state.
     fn time(&self) -> Result<(Timing, String, State)> {
-        let TimedCandidate { resident, csr, protocol, .. } = *self;
+        let TimedCandidate { gpu, resident, csr, candidate, target, protocol, .. } = *self;
         let (mut copies, mut convert_s) = self.copies()?;
         let bytes = copies[0].operator.bytes();
+        let mut convert_kernels = String::new();
         if copies[0].operator.on_device().is_some_and(GpuOperator::is_built) {
-            convert_s = self.time_conversions()?;
+            convert_s = time_conversions(gpu, resident, candidate, target, protocol)?;
+            convert_kernels = conversion_kernels(candidate.format);
         }
         let update_s = update(&resident.values, &mut copies[0].operator)?;
         let TimedProducts { spmv, products_per_sample, state } = self.time_products(&copies)?;
@@ -342,6 +379,7 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
             spmv,
             products_per_sample,
             convert: Samples::new(convert_s),
+            convert_kernels,
             update_s,
             bytes,
             copies: copies.len() as u32,

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Measurement, Protocol};
+use super::{Measurement, Protocol, Samples};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::cuda::Gpu;
@@ -46,4 +46,16 @@ pub fn on_gpu<T: Scalar>(
     _protocol: &Protocol,
 ) -> Measurement {
     match **gpu {}
+}
+
+/// Times conversions on a GPU.
+pub fn conversions_on_gpu<T: Scalar>(
+    gpu: &Gpu,
+    _csr: CsrRef<'_, T>,
+    _resident: Option<&ResidentMatrix<T>>,
+    _candidate: &Candidate,
+    _target: &Target<'_>,
+    _protocol: &Protocol,
+) -> Result<Option<Samples>> {
+    match *gpu {}
 }

@@ -96,6 +96,7 @@ fn time<T: Scalar>(
     let spmv = take_samples(protocol, || Ok(products(count)? / count as f64))?;
     check_last(csr, &copies[(turn + turns - 1) % turns])?;
     Ok(Timing {
+        convert_kernels: String::new(),
         reruns: Vec::new(),
         spmv,
         products_per_sample: count,

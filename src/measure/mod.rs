@@ -106,6 +106,10 @@ pub struct Timing {
     pub products_per_sample: u64,
     /// Time of the conversion from CSR, each time without any cached analysis.
     pub convert: Samples,
+    /// Code that converted on a GPU, as in [`Provenance::kernels`]; empty on a host, and in records
+    /// from before it was noted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub convert_kernels: String,
     /// Time of replacing all values, in seconds.
     pub update_s: f64,
     /// Size of the layout, in bytes.

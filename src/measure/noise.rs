@@ -47,6 +47,7 @@ mod tests {
             convert: Samples::new(vec![1.0]),
             update_s: 0.0,
             bytes: 1,
+            convert_kernels: String::new(),
             copies: 1,
         };
         let quiet = timing(&[1.0, 1.02, 1.04], &[]);

@@ -105,12 +105,22 @@ pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     }
 }
 
+/// Returns all code that a GPU may run to convert a matrix to this format; empty without kernels.
+pub fn conversion_kernels(format: &Format) -> String {
+    let used = ellect_kernels::IMAGES.iter().filter(|image| image.folder == CONVERSIONS);
+    identities(used.map(|image| image.name).filter(|name| format.may_launch(name)).collect())
+}
+
 /// Returns the images that a GPU may run for a format, and the library if that multiplies.
 fn images_of(format: &Format) -> String {
     let used = ellect_kernels::IMAGES.iter().filter(|image| !UNUSED.contains(&image.folder));
     let names = used.map(|image| image.name).filter(|name| format.may_launch(name));
     let library = (format.role == Role::Vendor).then_some(CUSPARSE);
-    let mut names: Vec<_> = names.chain(library).collect();
+    identities(names.chain(library).collect())
+}
+
+/// Returns these names with their identities, sorted.
+fn identities(mut names: Vec<&str>) -> String {
     names.sort_unstable();
     let parts = names.iter().filter_map(|name| Some(format!("{name}={}", hash(name)?)));
     parts.collect::<Vec<_>>().join(",")
@@ -135,6 +145,9 @@ const HOST: &str = "host";
 
 /// Identity of code that this program does not contain.
 const GONE: &str = "gone";
+
+/// Folder of the images that convert.
+const CONVERSIONS: &str = "conversions";
 
 /// Folders of images that candidates do not use.
 const UNUSED: [&str; 2] = ["features", "vectors"];

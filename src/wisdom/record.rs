@@ -290,6 +290,7 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
         }
     }
     samples("convert", &timing.convert)?;
+    name("convert_kernels", &timing.convert_kernels)?;
     if !(timing.update_s.is_finite() && timing.update_s >= 0.0) {
         return Err(format!("update_s is {}", timing.update_s));
     }

@@ -85,6 +85,10 @@ pub struct Tune {
     /// Maximum number of runs of a candidate in all, with --rerun
     #[arg(long, value_name = "N", requires = "rerun", default_value_t = 3)]
     runs: usize,
+    /// Time only the conversions of candidates that were measured within TIMES times the best time,
+    /// and keep the times of their products; for a GPU, after a change of its conversion kernels
+    #[arg(long, value_name = "TIMES", value_parser = times, conflicts_with_all = ["resume", "rerun", "share"])]
+    conversions: Option<f64>,
     /// Measure only candidates whose name begins with this text, a format with a new kernel for
     /// instance; may be repeated
     #[arg(long, value_name = "TEXT")]
@@ -170,6 +174,10 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         // Models from these records start from this profile, here or on another machine.
         device.save(&home.data)?;
     }
+    if tune.conversions.is_some() {
+        // Conversions on a host are timed with the products of their layouts only.
+        backend.gpu()?;
+    }
     let wisdom = Wisdom::open(&home.data)?;
     told(&wisdom);
     let (wisdom, client) = home.sharing(wisdom)?;
@@ -181,10 +189,11 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         cut: tune.cut,
         budget: tune.budget,
         share: tune.each(),
-        remembered: match (tune.rerun, tune.resume) {
-            (Some(near), _) => Remembered::Rerun { near, most: tune.runs },
-            (None, true) => Remembered::Kept,
-            (None, false) => Remembered::Replaced,
+        remembered: match (tune.conversions, tune.rerun) {
+            (Some(near), _) => Remembered::Converted { near },
+            (None, Some(near)) => Remembered::Rerun { near, most: tune.runs },
+            (None, None) if tune.resume => Remembered::Kept,
+            (None, None) => Remembered::Replaced,
         },
     };
     let summary = match tune.queue() {

@@ -29,7 +29,7 @@ use crate::estimates::{Suits, estimates};
 pub use progress::{Done, Event, Summary, Tally};
 pub use queue::Queue;
 use queue::{Listed, Undone};
-use run::Run;
+use run::{MAKERS, Run};
 
 /// Configuration of a tuning run.
 #[derive(Debug)]
@@ -69,6 +69,12 @@ pub enum Remembered {
     },
     /// They are measured again.
     Replaced,
+    /// The conversions of candidates within `near` times the best time are timed again, on a GPU;
+    /// the times of their products are kept. Nothing else is measured.
+    Converted {
+        /// Ratio to the best time, at least 1.
+        near: f64,
+    },
 }
 
 /// Stored measurements of a matrix in one precision, by candidate.
@@ -94,13 +100,22 @@ impl Earlier {
         let kept = self.0.iter().filter(|one| !reruns(one));
         kept.map(|(candidate, _)| candidate.as_str()).collect()
     }
+
+    /// Returns the timed measurements within `near` times the best time.
+    fn near(&self, near: f64) -> impl Iterator<Item = &Measurement> {
+        let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
+        let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        self.0.values().filter(move |m| spmv_s(m).is_some_and(|s| s <= near * best_s))
+    }
 }
 
 /// A matrix that has been made and analysed, ready to be measured.
 struct Prepared {
     entry: Entry,
     csr: Csr<f64>,
-    record: StructureRecord,
+    fingerprint: Fingerprint,
+    /// Record to store; `None` where only conversions are timed.
+    record: Option<StructureRecord>,
     surveys: Vec<(Precision, Survey)>,
 }
 
@@ -123,8 +138,11 @@ impl Tuning<'_> {
         })?;
         let all = entries.len() * self.precisions.len();
         let mut todo = Vec::new();
+        let conversions = matches!(self.remembered, Remembered::Converted { .. });
         for entry in entries {
             match sources.get(&entry.source) {
+                // Nothing is kept of a matrix without timed products.
+                None if conversions => {}
                 Some(fingerprint) if self.is_done(*fingerprint)? => {}
                 _ => todo.push(entry),
             }
@@ -159,6 +177,9 @@ impl Tuning<'_> {
 
     /// Returns whether nothing of a matrix remains to be measured.
     fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
+        if let Remembered::Converted { .. } = self.remembered {
+            return Ok(false);
+        }
         let all = ellect::format::candidates(self.backend.device().kind).len();
         let earlier = self.earlier(fingerprint)?;
         let kept = |p| earlier.get(p).map_or(0, |earlier| earlier.kept(self.remembered).len());
@@ -186,9 +207,25 @@ impl Tuning<'_> {
         Ok(earlier)
     }
 
+    /// Returns the number of threads that make matrices ahead.
+    fn makers(&self) -> usize {
+        match self.remembered {
+            // Nothing that is timed then runs on the host.
+            Remembered::Converted { .. } => {
+                std::thread::available_parallelism().map_or(MAKERS, |all| all.get().max(MAKERS))
+            }
+            _ => MAKERS,
+        }
+    }
+
     /// Makes a matrix and analyses it.
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
+        if let Remembered::Converted { .. } = self.remembered {
+            let surveys = self.precisions.iter().map(|&p| (p, Survey::new())).collect();
+            let fingerprint = Analysis::sampled(&csr).fingerprint();
+            return Ok(Prepared { entry: entry.clone(), csr, fingerprint, record: None, surveys });
+        }
         let survey_in = |analysis: &Analysis<'_>, precision| {
             estimates(analysis, &Workload::default().target(self.backend.device(), precision))
         };
@@ -211,6 +248,7 @@ impl Tuning<'_> {
             ..StructureRecord::of(&analysis, &entry.source, &entry.family)
         };
         drop(analysis);
-        Ok(Prepared { entry: entry.clone(), csr, record, surveys })
+        let fingerprint = record.fingerprint;
+        Ok(Prepared { entry: entry.clone(), csr, fingerprint, record: Some(record), surveys })
     }
 }

@@ -9,15 +9,15 @@ use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::cost::CostInputs;
 use ellect::device::Kind;
-use ellect::format::{BASELINES, Candidate};
-use ellect::measure::provenance::all_kernels;
-use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
+use ellect::format::{BASELINES, Candidate, Target};
+use ellect::measure::provenance::{all_kernels, conversion_kernels};
+use ellect::measure::{Measurement, Outcome, Protocol, Provenance, Timing};
 use ellect::unstable::session::{Overrun, Session, SessionEvent, Task, TimeLimits};
 use ellect::unstable::wisdom::Record;
-use ellect::{Csr, Fingerprint, Precision, Scalar};
+use ellect::{Csr, Error, Fingerprint, Precision, Scalar};
 
 use super::order::Order;
-use super::{Done, Earlier, Event, Prepared, Queue, Summary, Survey, Tally, Tuning};
+use super::{Done, Earlier, Event, Prepared, Queue, Remembered, Summary, Survey, Tally, Tuning};
 use crate::corpus::Entry;
 
 /// Factor by which a matrix may exceed its share of the remaining time: short matrices lend time to
@@ -36,8 +36,8 @@ const TIMED: f64 = 40.0;
 /// Number of matrices made ahead, in addition to those in the making.
 const AHEAD: usize = 2;
 
-/// Number of threads that make matrices ahead.
-const MAKERS: usize = 3;
+/// Number of threads that make matrices ahead, while others convert on the host.
+pub(super) const MAKERS: usize = 3;
 
 /// A run in progress.
 pub struct Run<'a> {
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
         let tuning = self.tuning;
         std::thread::scope(|scope| {
             let (sender, made) = sync_channel(AHEAD);
-            for _ in 0..MAKERS {
+            for _ in 0..tuning.makers() {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     while let Some(entry) = queue.next() {
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
         };
-        let fingerprint = prepared.record.fingerprint;
+        let fingerprint = prepared.fingerprint;
         let other = self.of_pattern.entry(fingerprint).or_insert_with(|| source.to_string());
         if other.as_str() != source {
             self.done += self.tuning.precisions.len();
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             tell(Event::Skipped { source, why });
             return Ok(());
         }
-        self.tuning.wisdom.keep([Record::Structure(prepared.record.clone())])?;
+        self.tuning.wisdom.keep(prepared.record.iter().cloned().map(Record::Structure))?;
         let mut earlier = self.tuning.earlier(fingerprint)?;
         for (precision, survey) in &prepared.surveys {
             if self.is_over() {
@@ -229,11 +229,14 @@ impl<'a> Run<'a> {
             max_convert_s: MOST_S,
             ..Protocol::default()
         };
+        if let Remembered::Converted { near } = tuning.remembered {
+            return self.conversions(csr, earlier.near(near), &target, &protocol);
+        }
         let kept = earlier.kept(tuning.remembered);
         let mut tally = Tally { known: kept.len(), ..Tally::default() };
         let decided =
             |candidate: &Candidate, inputs: Option<&CostInputs>, outcome: Outcome| Measurement {
-                fingerprint: prepared.record.fingerprint,
+                fingerprint: prepared.fingerprint,
                 candidate: candidate.to_string(),
                 device: target.device.name.clone(),
                 threads: 1,
@@ -288,6 +291,44 @@ impl<'a> Run<'a> {
         })?;
         records.iter().for_each(|record| tally.count(&record.outcome));
         tuning.wisdom.keep(records.into_iter().map(|m| Record::Measurement(Box::new(m))))?;
+        Ok(tally)
+    }
+
+    /// Times the conversions of measured candidates again, and stores them with the times of the
+    /// products.
+    fn conversions<'m, T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        measured: impl Iterator<Item = &'m Measurement>,
+        target: &Target<'_>,
+        protocol: &Protocol,
+    ) -> Result<Tally> {
+        let Tuning { backend, wisdom, only, .. } = *self.tuning;
+        let _held = backend.hold(csr);
+        let (mut tally, mut records) = (Tally::default(), Vec::new());
+        for measurement in measured {
+            let candidate: Candidate = measurement.candidate.parse()?;
+            let is_wanted = only.is_empty() || only.iter().any(|only| candidate.begins_with(only));
+            let Outcome::Timed(timing) = &measurement.outcome else { continue };
+            if !is_wanted || candidate.is_baseline() {
+                continue;
+            }
+            let target = candidate.target(target);
+            match backend.conversions(csr, &candidate, &target, protocol) {
+                Ok(None) => tally.known += 1,
+                Ok(Some(convert)) => {
+                    let convert_kernels = conversion_kernels(candidate.format);
+                    let timing = Timing { convert, convert_kernels, ..timing.clone() };
+                    let outcome = Outcome::Timed(timing);
+                    tally.count(&outcome);
+                    let record = Measurement { outcome, ..measurement.clone() };
+                    records.push(Record::Measurement(Box::new(record)));
+                }
+                Err(Error::Refused { .. }) => tally.refused += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        wisdom.keep(records)?;
         Ok(tally)
     }
 }
