@@ -67,6 +67,7 @@ const TRAINING: &[&str] = &[
     "plan",
     "records",
     "profile",
+    "conversions",
     "settings",
     "regressors",
     "crossval",

@@ -9,7 +9,7 @@ use ellect::unstable::model::Stage;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::case::{Case, baseline_trial};
+use crate::case::{Case, baseline_trial, counted_in_totals};
 use crate::crossval::Predicted;
 use crate::policy_replay::{Asked, Quick, Way, replay};
 use crate::stats::{LOSS, geometric_mean};
@@ -65,7 +65,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Computes the totals from the outcome of the policy for a case and a number of products.
+    /// Computes the totals from the outcome of the policy for a case and a number of products, over
+    /// the cases that [`counted_in_totals`] names.
     fn of(
         cases: &[Case],
         spmvs: &[u64],
@@ -74,8 +75,10 @@ impl Totals {
         let every: Vec<usize> = (0..cases.len()).collect();
         let done = |&spmvs: &u64| every.par_iter().map(|&i| outcome(i, spmvs)).collect();
         let done: Vec<Vec<Amortized>> = spmvs.iter().map(done).collect();
+        let counted = counted_in_totals(cases);
         let rows = |counts: &dyn Fn(&Case) -> bool| -> Vec<Total> {
-            let own: Vec<usize> = (0..cases.len()).filter(|&i| counts(&cases[i])).collect();
+            let own = (0..cases.len()).filter(|&i| counted[i] && counts(&cases[i]));
+            let own: Vec<usize> = own.collect();
             if own.is_empty() {
                 return Vec::new();
             }

@@ -1,6 +1,7 @@
 //! Cases: one matrix in one precision on one device, with every candidate that was timed on it. A
 //! case is built from records alone.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use ellect::cost::Cost;
@@ -26,6 +27,9 @@ pub struct Trial {
     pub estimate: Cost,
     /// Measured time of the conversion, in seconds; 0 where the caller's arrays are used.
     pub convert_s: f64,
+    /// The record tells by which code the conversion ran.
+    #[serde(skip)]
+    pub conversion_is_known: bool,
     /// Measured time of one product, in seconds.
     pub spmv_s: f64,
     /// Measured time of one product in each run, in seconds.
@@ -97,6 +101,14 @@ pub enum Untimed {
     Cut(Cost),
 }
 
+/// Returns for each case whether totals are made of it. Where records tell by which code a conversion
+/// ran, times of conversions from before are those of other code: such cases are left out.
+pub fn counted_in_totals<C: Borrow<Case>>(cases: &[C]) -> Vec<bool> {
+    let known: Vec<bool> = cases.iter().map(|case| case.borrow().conversions_are_known()).collect();
+    let any = known.iter().any(|known| *known);
+    known.into_iter().map(|known| known || !any).collect()
+}
+
 /// Matrices with at least this many nonzeros are also reported separately.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
@@ -110,6 +122,11 @@ impl Case {
     /// was timed.
     pub fn has_few_values(&self) -> bool {
         self.trials.iter().any(|trial| trial.candidate.format.by_values)
+    }
+
+    /// Returns whether some record tells by which code its conversion ran.
+    pub fn conversions_are_known(&self) -> bool {
+        self.trials.iter().any(|trial| trial.conversion_is_known)
     }
 
     /// Returns whether a baseline, with which choices are compared, was timed.

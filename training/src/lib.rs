@@ -8,6 +8,7 @@
 mod amortized;
 pub mod card;
 pub mod case;
+pub mod conversions;
 pub mod corpus;
 pub mod crossval;
 mod dataset;

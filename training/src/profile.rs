@@ -29,7 +29,7 @@ struct Sample<'a> {
 
 /// Minimum number of timed matrices for which a candidate's figures are fitted; with fewer, its
 /// figures remain unchanged.
-const LEAST_SAMPLES: usize = 12;
+pub(crate) const LEAST_SAMPLES: usize = 12;
 
 /// Relative distance from the best time of the matrix at which a sample's weight falls to a
 /// quarter.
@@ -316,7 +316,7 @@ impl<'a> Group<'a> {
     }
 }
 
-fn value(pair: &mut PerPrecision, precision: Precision) -> &mut f64 {
+pub(crate) fn value(pair: &mut PerPrecision, precision: Precision) -> &mut f64 {
     match precision {
         Precision::F32 => &mut pair.f32,
         Precision::F64 => &mut pair.f64,
@@ -324,7 +324,7 @@ fn value(pair: &mut PerPrecision, precision: Precision) -> &mut f64 {
 }
 
 /// Rounds to four significant digits.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 

@@ -9,7 +9,7 @@ use ellect::unstable::format::sort_key;
 use ellect::unstable::model::{ConversionTime, QuickCandidate, QuickModel, QuickStage, Stage};
 use rayon::prelude::*;
 
-use crate::case::{Case, Untimed, baseline_trial, named};
+use crate::case::{Case, Untimed, baseline_trial, counted_in_totals, named};
 use crate::dataset;
 use crate::learner::Learner;
 use crate::policy_replay::{Quick, StageCosts};
@@ -158,6 +158,9 @@ fn names(cases: &[&Case], of: &Selection) -> Vec<String> {
         // These stages do not find out whether a matrix has few distinct values.
         all.retain(|name| name.parse().is_ok_and(|one: Candidate| !one.format.by_values));
     }
+    let counted = counted_in_totals(cases);
+    let cases: Vec<&Case> =
+        cases.iter().zip(counted).filter_map(|(c, counted)| counted.then_some(*c)).collect();
     let column = |name: &&str| -> Vec<f64> {
         let one =
             |case: &&Case| named(case, name).map_or(f64::INFINITY, |t| t.total_s(of.products));
@@ -222,13 +225,16 @@ fn candidates(cases: &[&Case], of: &Selection, settings: &Settings) -> Result<Ve
     learned.collect()
 }
 
-/// Fits the time of conversions to a candidate.
+/// Fits the time of conversions to a candidate, to those of known code if there are any.
 fn conversion(cases: &[&Case], name: &str) -> ConversionTime {
     if BASELINES.contains(&name) {
         return ConversionTime::default();
     }
-    let one = |case: &&Case| Some((named(case, name)?.convert_s, case.baseline_estimate_s));
-    let all: Vec<(f64, f64)> = cases.iter().filter_map(one).collect();
+    let timed = || cases.iter().filter_map(|case| Some((named(case, name)?, case)));
+    let any_known = timed().any(|(trial, _)| trial.conversion_is_known);
+    let own = timed().filter(|(trial, _)| trial.conversion_is_known || !any_known);
+    let all: Vec<(f64, f64)> =
+        own.map(|(trial, case)| (trial.convert_s, case.baseline_estimate_s)).collect();
     let quantile = |mut values: Vec<f64>, part: f64| {
         values.sort_by(f64::total_cmp);
         let place = (values.len() as f64 * part) as usize;
@@ -263,6 +269,7 @@ mod tests {
             estimate: cost(convert_s, spmv_s),
             convert_s,
             spmv_s,
+            conversion_is_known: false,
             runs_s: Vec::new(),
         };
         let of = |i: usize| {
@@ -319,6 +326,7 @@ mod tests {
             estimate: cost(5e-4, spmv_s),
             convert_s: 5e-4,
             spmv_s,
+            conversion_is_known: false,
             runs_s: Vec::new(),
         };
         for (i, case) in cases.iter_mut().enumerate() {

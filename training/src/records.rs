@@ -257,6 +257,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
         terms: terms(&inputs.work, &times, &inputs.matrix),
         estimate: estimator.cost(&candidate, &inputs.work),
         convert_s: if inputs.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
+        conversion_is_known: !timing.convert_kernels.is_empty(),
         spmv_s: cost.spmv_s,
         runs_s: timing.runs().map(|samples| samples.min_s).collect(),
         candidate,

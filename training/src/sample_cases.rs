@@ -47,6 +47,7 @@ pub fn trial(name: &str, spmv_us: f64) -> Trial {
         estimate: Cost { convert_s, update_s: 0.0, spmv_s, bytes: 1, source },
         convert_s,
         spmv_s,
+        conversion_is_known: false,
         runs_s: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use ellect::unstable::model::{QuickModel, QuickStage, Stage};
 use rayon::prelude::*;
 
 use crate::amortized::SPMVS;
-use crate::case::{Case, baseline_trial};
+use crate::case::{Case, baseline_trial, counted_in_totals};
 use crate::policy_replay::{Asked, Quick, QuickAsked, StageCosts, Walked, policy, quick_s, walk};
 use crate::stats::LOSS;
 use crate::trees::Trees;
@@ -71,21 +71,25 @@ pub fn tuned<const N: usize>(
 /// The totals of the choices of all stages with all [`MARGINS`], divided by those of the baseline.
 struct Outcomes {
     /// For each stage, margin and number of products, one total for each case; `None` where the
-    /// baseline was not timed.
+    /// baseline was not timed, and for cases that totals do not count.
     over: Vec<Vec<Vec<Vec<Option<f64>>>>>,
 }
 
 impl Outcomes {
     fn of(cases: &[Case], quick: &Quick) -> Self {
+        let counted = counted_in_totals(cases);
         let over = |stage: Stage, margin: f64, spmvs: u64| {
             let mut model = quick.model.clone();
             model.stages.iter_mut().for_each(|stage| stage.margin = margin);
-            let one = |(case, costs): (&Case, &Vec<StageCosts>)| {
+            let one = |((case, costs), counted): ((&Case, &Vec<StageCosts>), bool)| {
+                if !counted {
+                    return None;
+                }
                 let asked = QuickAsked { model: &model, costs };
                 let (_, chosen_s) = quick_s(case, asked, stage, spmvs)?;
                 Some(chosen_s / (spmvs as f64 * baseline_trial(case)?.spmv_s))
             };
-            cases.par_iter().zip(&quick.costs).map(one).collect()
+            cases.par_iter().zip(&quick.costs).zip(counted.clone()).map(one).collect()
         };
         let of_margin = |stage, margin| SPMVS.map(|spmvs| over(stage, margin, spmvs)).into();
         let of_stage = |stage| MARGINS.map(|margin| of_margin(stage, margin)).into();

@@ -17,7 +17,7 @@ use ellect_training::crossval::Predicted;
 use ellect_training::evaluate::{Unseen, report};
 use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{of_precision, with_by_features};
-use ellect_training::{Case, Plan, Records, Settings, Trained, card, guard};
+use ellect_training::{Case, Plan, Records, Settings, Trained, card, conversions, guard};
 
 use super::records::{RecordArgs, own, read};
 use super::{Answer, Home};
@@ -90,6 +90,9 @@ pub struct Profile {
     /// The records.
     #[command(flatten)]
     input: RecordArgs,
+    /// Fit only the times of conversions, to records that tell by which code they ran
+    #[arg(long)]
+    conversions: bool,
     /// File to write the profile to
     #[arg(short, long, value_name = "FILE.json")]
     output: PathBuf,
@@ -165,7 +168,11 @@ pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
         bail!("no record is of a known matrix; --corpus names the files of their matrices");
     }
     let working = spinner("fitting");
-    let text = profile::text(&profile::fit(&records, &device))?;
+    let fitted = match profile.conversions {
+        true => conversions::fit(&records, &device),
+        false => profile::fit(&records, &device),
+    };
+    let text = profile::text(&fitted)?;
     working.finish_and_clear();
     write_file(&profile.output, |out| Ok(out.write_all(text.as_bytes())?))?;
     Ok(Answer::Yes)

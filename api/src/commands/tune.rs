@@ -168,7 +168,11 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if tune.dry_run {
         return print(&planned(tune, &entries, home)?).map(|()| Answer::Yes);
     }
-    let backend = timing_backend(&tune.device, &home.data)?;
+    let backend = match tune.conversions {
+        // No product runs that might fault.
+        Some(_) => Backend::open(&tune.device, &home.data)?,
+        None => timing_backend(&tune.device, &home.data)?,
+    };
     let device = backend.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
         // Models from these records start from this profile, here or on another machine.

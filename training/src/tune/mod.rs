@@ -21,7 +21,7 @@ use ellect::choose::Workload;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
-use ellect::unstable::wisdom::{StructureRecord, Wanted};
+use ellect::unstable::wisdom::{Record, StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 
 use crate::corpus::Entry;
@@ -136,9 +136,16 @@ impl Tuning<'_> {
         self.wisdom.each_structure(|analysis| {
             sources.insert(analysis.source, analysis.fingerprint);
         })?;
+        let conversions = matches!(self.remembered, Remembered::Converted { .. });
+        if conversions {
+            self.wisdom.each_shipped(|record| {
+                if let Record::Structure(shipped) = record {
+                    sources.insert(shipped.source, shipped.fingerprint);
+                }
+            });
+        }
         let all = entries.len() * self.precisions.len();
         let mut todo = Vec::new();
-        let conversions = matches!(self.remembered, Remembered::Converted { .. });
         for entry in entries {
             match sources.get(&entry.source) {
                 // Nothing is kept of a matrix without timed products.
@@ -194,7 +201,13 @@ impl Tuning<'_> {
             return Ok(earlier);
         }
         let (basis, protocol) = (Workload::default().basis, Protocol::default());
-        for measurement in self.wisdom.measurements(fingerprint)? {
+        let mut stored = Vec::new();
+        if let Remembered::Converted { .. } = self.remembered {
+            stored = self.wisdom.shipped_measurements(fingerprint);
+        }
+        // Those of this user replace those that ship.
+        stored.extend(self.wisdom.measurements(fingerprint)?);
+        for measurement in stored {
             let precision = measurement.precision;
             let wanted = Wanted::of(self.backend, fingerprint, precision, basis, &protocol);
             let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
