@@ -144,7 +144,7 @@ fn converted(gpu: &Arc<Gpu>, mut all: Vec<Candidate>) -> Vec<Candidate> {
 /// Returns the target of products in the matrix's own order.
 fn original<T: Scalar>(device: &Device) -> Target<'_> {
     let (precision, basis) = (T::PRECISION, Basis::Original);
-    Target { device, precision, basis, memory_limit: u64::MAX }
+    Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() }
 }
 
 /// Returns the target device of a conversion: the GPU or, for a candidate that is refused there, a
@@ -430,6 +430,7 @@ fn check_matrix<T: Scalar>(
                 precision: T::PRECISION,
                 basis,
                 memory_limit: u64::MAX,
+                stored: Default::default(),
             };
             if candidate.work(&analysis, &target).is_err() {
                 continue;

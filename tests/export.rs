@@ -42,7 +42,13 @@ fn over_exports<T: Scalar>(mut f: impl FnMut(&Candidate, &Csr<T>, &Export<'_, T>
         let analysis = Analysis::of(&csr);
         for basis in [Basis::Original, Basis::Permuted] {
             let memory_limit = u64::MAX;
-            let target = Target { device: &device, precision: T::PRECISION, basis, memory_limit };
+            let target = Target {
+                device: &device,
+                precision: T::PRECISION,
+                basis,
+                memory_limit,
+                stored: Default::default(),
+            };
             for candidate in candidates(Kind::Gpu) {
                 let suits = candidate.work(&analysis, &target).is_ok();
                 let layout = suits.then(|| candidate.convert(&csr, &analysis, &target).ok());
@@ -191,6 +197,7 @@ fn a_library_of_the_vendor_has_no_arrays_to_write() {
         precision: ellect::Precision::F64,
         basis: Basis::Original,
         memory_limit: u64::MAX,
+        stored: Default::default(),
     };
     let candidate: Candidate = "cusparse:alg=sell".parse().expect("a candidate");
     let layout = candidate.convert(csr, &Analysis::of(csr), &target).expect("applies");
