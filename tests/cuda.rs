@@ -17,6 +17,8 @@ mod lazy;
 mod lives;
 #[path = "cuda/long_rows.rs"]
 mod long_rows;
+#[path = "cuda/narrow.rs"]
+mod narrow;
 #[path = "cuda/product.rs"]
 mod product;
 #[path = "cuda/several.rs"]
@@ -167,7 +169,8 @@ fn device_for<T: Scalar>(
 
 /// Formats that check on the GPU whether they apply, with the same reasons as on the host. Others
 /// state other figures: bhll samples on the host, hdia counts slots of the smallest hack there.
-const REFUSING: [&str; 4] = ["hub_ell", "cdia", "st_csr_vi", "hll_vi"];
+const REFUSING: [&str; 7] =
+    ["hub_ell", "cdia", "st_csr_vi", "hll_vi", "hll_f32", "st_csr_f32", "csr_f32"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {

@@ -109,7 +109,12 @@ pub fn narrow_costs(
         let narrow = wide.narrowed().filter(|narrow| !narrow.is_needless(target))?;
         let changes = workload.values.updates() > 0 && narrow.rounding(target) == 0.0;
         let spmv_s = device.launch_s + (cost.spmv_s - device.launch_s).max(0.0) * share;
-        let (convert_s, update_s) = (cost.convert_s + search_s, cost.update_s + search_s);
+        let own_s = match wide.is_baseline() {
+            // Its arrays are there; only the values are converted.
+            true => [search_s; 2],
+            false => [cost.convert_s, cost.update_s],
+        };
+        let [convert_s, update_s] = own_s.map(|own_s| own_s + search_s);
         let cost = Cost { spmv_s: spmv_s.min(cost.spmv_s), convert_s, update_s, ..cost };
         (!changes).then_some((narrow, cost))
     };

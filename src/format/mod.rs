@@ -87,6 +87,7 @@ macro_rules! formats {
 // `cargo fmt` does not expand this macro, so `.ci/run` formats the modules by name.
 formats! {
     "csr/csr.rs" csr::CsrFormat,
+    "csr/csr_f32.rs" csr_f32::CsrF32Format,
     "csr/cusparse.rs" cusparse::CusparseFormat,
     "csr/coo.rs" coo::CooFormat,
     "dia/dia.rs" dia::DiaFormat,

@@ -52,7 +52,7 @@ def runs(ptr):
 
 
 def rows_of(layout):
-    """csr and pcsr: entry by entry, row by row."""
+    """csr, csr_f32 and pcsr: entry by entry, row by row."""
     return runs(layout.get("row_ptr"))[0], layout.get("col_idx"), layout.get("values")
 
 
@@ -249,7 +249,7 @@ def cached_hubs(layout):
 
 # The function of each format; a test compares the names with `ellect formats`.
 FAMILIES = {
-    **dict.fromkeys(["csr", "pcsr"], rows_of),
+    **dict.fromkeys(["csr", "csr_f32", "pcsr"], rows_of),
     "coo": coordinates,
     **dict.fromkeys(["ell", "ellr", "ellg", "jad", "pjds", "pellr"], columns_of_slots),
     "hyb": hybrid,

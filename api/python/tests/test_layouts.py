@@ -17,6 +17,7 @@ MATRICES = {
     "cdia": "constant5:2500",
     "dia": "constant5:2500",
     "hdia": "constant5:2500",
+    "csr_f32": "constant5:2500",
     "hll_f32": "constant5:2500",
     "hll_vi": "constant5:2500",
     "st_csr_f32": "constant5:2500",

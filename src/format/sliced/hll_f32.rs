@@ -22,9 +22,7 @@ use super::many::LARGEST_BLOCK;
 use super::narrow::gpu::Search;
 use super::narrow::{self, InF32};
 use super::sliced::SlicedLayout;
-use super::{
-    GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
-};
+use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::{Precision, Scalar};
@@ -53,12 +51,7 @@ impl Storage for HllF32Format {
         Param {
             name: "sort",
             doc: "window of rows sorted by descending length (rIdx), or reverse Cuthill-McKee order",
-            values: &[
-                Value::Word("none"),
-                Value::Int(512),
-                Value::Int(4096),
-                Value::Word("rcm"),
-            ],
+            values: &[Value::Word("none"), Value::Int(512), Value::Int(4096), Value::Word("rcm")],
             gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096), Value::Word("rcm")],
             host: &[Value::Word("none"), Value::Int(512), Value::Word("rcm")],
         },

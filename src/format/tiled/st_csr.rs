@@ -24,8 +24,8 @@ use super::narrow::{self, AsGiven, Keep};
 use super::sorted_tiles::gpu::TilePlan;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, bytes_of,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, bytes_of,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};

@@ -380,7 +380,8 @@ mod tests {
         let candidate: Candidate =
             format!("cache_blocked:cache={cache}").parse().expect("a candidate");
         let (precision, basis) = (Precision::F64, Basis::Original);
-        let target = Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
+        let target =
+            Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
         candidate.work(&Analysis::of(csr), &target)
     }
 
@@ -407,7 +408,13 @@ mod tests {
         for (name, kernel) in [("cpu", "csr"), ("h200", "st_csr")] {
             let device = device(name);
             let (precision, basis) = (Precision::F64, Basis::Original);
-            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
+            let target = Target {
+                device: &device,
+                precision,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
             let params = Params::defaults(CacheBlockedFormat::PARAMS);
             let analysis = Analysis::of(&csr);
             let layout = CacheBlockedFormat::convert(csr.as_ref(), &analysis, &params, &target)
@@ -447,7 +454,13 @@ mod tests {
         for name in ["cpu", "h200"] {
             let device = Device { cache_bytes: 8 * n as u64, ..device(name) };
             let (precision, basis) = (Precision::F64, Basis::Original);
-            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
+            let target = Target {
+                device: &device,
+                precision,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
             let candidate: Candidate = "cache_blocked:cache=40".parse().expect("a candidate");
             let [exact, guess] = [Analysis::of(&csr), Analysis::sampled(&csr)]
                 .map(|analysis| candidate.work(&analysis, &target).expect("applies"));
