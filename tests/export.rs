@@ -162,7 +162,9 @@ fn an_archive_holds_every_array_and_describes_it() {
         }
         seen.insert(candidate.format.name);
     });
-    let vendor = FORMATS.iter().filter(|format| !seen.contains(format.name));
+    // Formats that store f64 in f32 take no matrix of f32.
+    let wide = FORMATS.iter().filter(|format| format.narrows.is_none());
+    let vendor = wide.filter(|format| !seen.contains(format.name));
     assert!(vendor.clone().all(|format| format.role == ellect::format::Role::Vendor));
     assert_eq!(vendor.count(), 1);
 }
@@ -230,8 +232,9 @@ impl Arrays {
         let mut names = BTreeSet::new();
         for array in export.arrays() {
             let name = general(&array.name);
+            let of_values = format!("<f{}", T::PRECISION.bytes());
             let mut form = match array.element.numpy() {
-                "<f4" | "<f8" => "precision".to_string(),
+                dtype if dtype == of_values => "precision".to_string(),
                 other => other.to_string(),
             };
             if array.width > 1 {

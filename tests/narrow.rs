@@ -19,6 +19,13 @@ fn target(device: &Device, stored: StoredValues) -> Target<'_> {
     Workload { stored, ..Workload::default() }.target(device, Precision::F64)
 }
 
+/// Returns those of the candidates that apply in the original basis.
+fn unordered() -> Vec<Candidate> {
+    let mut all = narrow();
+    all.retain(|candidate| !candidate.to_string().contains("rcm"));
+    all
+}
+
 /// Returns the candidates that store values in f32 and vectors in f64.
 fn narrow() -> Vec<Candidate> {
     let mut all = candidates(Kind::Gpu);
@@ -30,8 +37,9 @@ fn narrow() -> Vec<Candidate> {
 /// A matrix with values that f32 holds, and the same matrix with values that it does not.
 fn matrices(nrows: usize) -> [Csr<f64>; 2] {
     let csr: Csr<f64> = generate::by_name("elasticity", nrows, 1).expect("a class");
-    let whole = csr.map_values(|value| (value * 3.0).round() % 8.0 + 0.25);
-    [whole, csr.map_values(|value| value * 1.1 + 0.1)]
+    let whole = csr.map_values(|value| (value * 100_000.0).round() / 64.0);
+    let others = csr.map_values(|value| value * 1.1 + 0.1);
+    [whole, others]
 }
 
 fn product(operator: &PreparedOperator<f64>, csr: &Csr<f64>) -> Vec<f64> {
@@ -49,7 +57,7 @@ fn reference(csr: &Csr<f64>) -> Vec<check::RowReference> {
 fn values_that_f32_holds_are_stored_exactly_and_others_refused() {
     let (device, [whole, others]) = (h200(), matrices(600));
     let target = target(&device, StoredValues::Exact);
-    for candidate in narrow() {
+    for candidate in unordered() {
         let operator = PreparedOperator::new(&whole, &candidate, &target).expect("held");
         assert_eq!(operator.rounding(), 0.0);
         assert_eq!(operator.to_csr().expect("on the host"), whole, "{candidate}");
@@ -73,7 +81,7 @@ fn by_consent_values_are_rounded_and_rows_err_within_the_bound() {
     let (device, [_, others]) = (h200(), matrices(600));
     let target = target(&device, StoredValues::F32);
     let rounded = others.map_values(|value| f64::from(value as f32));
-    for candidate in narrow() {
+    for candidate in unordered() {
         let operator = PreparedOperator::new(&others, &candidate, &target).expect("allowed");
         assert_eq!(operator.rounding(), ROUNDING);
         operator.verify(&others, 7).expect("within the bound of rounded values");
@@ -90,7 +98,7 @@ fn by_consent_values_are_rounded_and_rows_err_within_the_bound() {
         check::compare("hll", &reference(&others), &product(&wide, &others)).expect("exact");
     }
     let far = others.map_values(|value| if value > 0.5 { 1.0e39 } else { value });
-    for candidate in narrow() {
+    for candidate in unordered() {
         let stated = PreparedOperator::new(&far, &candidate, &target).expect_err("too large");
         assert!(stated.to_string().contains("beyond the range of f32"), "{stated}");
     }
@@ -99,7 +107,7 @@ fn by_consent_values_are_rounded_and_rows_err_within_the_bound() {
 #[test]
 fn new_values_that_f32_does_not_hold_are_refused_and_the_old_ones_stay() {
     let (device, [whole, others]) = (h200(), matrices(600));
-    for candidate in narrow() {
+    for candidate in unordered() {
         let exact = target(&device, StoredValues::Exact);
         let mut operator = PreparedOperator::new(&whole, &candidate, &exact).expect("held");
         let mut values = whole.values().to_vec();
@@ -150,7 +158,7 @@ fn a_choice_stores_f32_where_it_is_exact_or_allowed_and_says_so() {
     assert!(rounded.candidate.format.narrows.is_some(), "{}", rounded.candidate);
     let bound = "at most 2^-24 * sum_j |a_ij| |x_j|";
     assert!(rounded.explanation.iter().any(|text| text.contains(bound)), "{rounded:?}");
-    // What models predict of other formats does not depend on these.
+    // Predictions of other formats do not depend on these.
     for ranked in &exact.ranking {
         let other = rounded.ranked(&ranked.candidate).expect("it applies");
         assert_eq!((other.spmv_s, other.convert_s), (ranked.spmv_s, ranked.convert_s));
@@ -192,7 +200,7 @@ fn quick_choices_store_f32_where_it_is_exact_or_allowed() {
     let [whole, others] = matrices(60_000);
     let tuner = Tuner::open("h200").expect("shipped");
     let decide = |csr: &Csr<f64>, stored| {
-        let workload = Workload { spmvs: 20_000, stored, ..Workload::default() };
+        let workload = Workload { spmvs: 3000, stored, ..Workload::default() };
         tuner.decide(csr, &workload).expect("an answer")
     };
     for (csr, stored, narrow) in [

@@ -6,7 +6,7 @@ use ellect::analysis::Analysis;
 use ellect::cuda::DeviceCsr;
 use ellect::device::Kind;
 use ellect::format::{StoredValues, candidates};
-use ellect::{Csr, Error, PreparedOperator, Precision, Tuner, Workload, generate};
+use ellect::{Csr, Error, Precision, PreparedOperator, Tuner, Workload, generate};
 
 use super::turns::gpu;
 
@@ -54,7 +54,7 @@ fn a_tuner_prepares_rounded_values_where_they_are_allowed() {
     let csr = csr.map_values(|value| value * 1.1 + 0.1);
     let tuner = Tuner::open("cuda:0").expect("a GPU");
     let prepare = |stored| -> Result<PreparedOperator<f64>, Error> {
-        tuner.prepare(&csr, &Workload { spmvs: 20_000, stored, ..Workload::default() })
+        tuner.prepare(&csr, &Workload { spmvs: 3000, stored, ..Workload::default() })
     };
     let exact = prepare(StoredValues::Exact).expect("prepared");
     assert!(exact.candidate().format.narrows.is_none(), "{}", exact.candidate());

@@ -37,7 +37,7 @@ impl Storage for CsrF32Format {
     const NAME: &'static str = "csr_f32";
     const TITLE: &'static str = "CSR-F32, compressed sparse rows with values in f32";
     const SOURCE: &'static str = "the arrays of csr, with storage in a lower precision than \
-        arithmetic: H. Anzt, G. Flegar, T. Grützmacher, E. S. Quintana-Ortí, Toward a modular \
+        arithmetic: H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular \
         precision ecosystem for high-performance computing (2019)";
     const SUITS: &'static str = "matrices of f64 whose values are f32 numbers or may be rounded to \
         them, for few products; refused for very long rows";

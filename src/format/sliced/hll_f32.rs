@@ -34,8 +34,8 @@ pub struct HllF32Format;
 impl Storage for HllF32Format {
     const NAME: &'static str = "hll_f32";
     const TITLE: &'static str = "HLL-F32, hacked ELLPACK with values in f32";
-    const SOURCE: &'static str = "the hacks of hll, with storage in a lower precision than arithmetic: H. Anzt, \
-        G. Flegar, T. Grützmacher, E. S. Quintana-Ortí, Toward a modular precision ecosystem for \
+    const SOURCE: &'static str = "the hacks of hll, with storage in a lower precision than arithmetic: \
+        H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular precision ecosystem for \
         high-performance computing (2019)";
     const SUITS: &'static str = "matrices of f64 whose values are f32 numbers or may be rounded to \
         them, where hll suits";

@@ -33,7 +33,7 @@ impl Storage for StCsrF32Format {
     const NAME: &'static str = "st_csr_f32";
     const TITLE: &'static str = "ST-CSR-F32, sorted-tile CSR with values in f32";
     const SOURCE: &'static str = "the tiles of st_csr, with storage in a lower precision than \
-        arithmetic: H. Anzt, G. Flegar, T. Grützmacher, E. S. Quintana-Ortí, Toward a modular \
+        arithmetic: H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular \
         precision ecosystem for high-performance computing (2019)";
     const SUITS: &'static str = "matrices of f64 whose values are f32 numbers or may be rounded to \
         them, where st_csr suits";

@@ -109,6 +109,7 @@ struct Job {
     candidate: String,
     basis: Basis,
     memory_limit: u64,
+    #[serde(default)]
     stored: StoredValues,
     protocol: Protocol,
 }
