@@ -26,7 +26,9 @@ fn rounded_values_multiply_within_their_bound_and_are_updated_there() {
         };
         let [exact, allowed] = [StoredValues::Exact, StoredValues::F32].map(target);
         for candidate in &all {
-            let refused = gpu.convert(&there, candidate, &exact).err().expect("0.1 is no f32");
+            let Err(refused) = gpu.convert(&there, candidate, &exact) else {
+                panic!("{candidate} holds values that are no f32")
+            };
             assert!(refused.to_string().contains("row 0 has a value"), "{candidate}: {refused}");
             let Ok(_) = candidate.work(&analysis, &allowed) else { continue };
             let mut operator =
