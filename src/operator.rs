@@ -392,9 +392,8 @@ impl<T: Scalar> PreparedOperator<T> {
         &self.candidate
     }
 
-    /// Returns the largest error of a stored value, as a share of the value: 0 if all are exact, and
-    /// 2^-24 if the caller allowed values in f32 ([`StoredValues`](crate::format::StoredValues)) and
-    /// the layout holds such.
+    /// Returns the largest error of a stored value, as a share of it: 2^-24 if the caller allowed values
+    /// in f32 ([`StoredValues`](crate::format::StoredValues)) and the layout holds such, otherwise 0.
     pub fn rounding(&self) -> f64 {
         self.rounding
     }
