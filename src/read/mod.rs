@@ -271,8 +271,12 @@ fn found<T: Scalar>(read: Result<Csr<T>>, context: &Context<'_>) -> Result<Found
     // Looking at all values of a part is faster than looking for the first one.
     const PART: usize = 1 << 14;
     let is_finite = |part: &[T]| part.iter().fold(true, |all, v| all & v.to_f64().is_finite());
-    let parts = csr.values().par_chunks(PART);
-    let Some(part) = parts.position_first(|part| !is_finite(part)) else {
+    let values = csr.values();
+    let fault = match values.len() <= PART {
+        true => (!is_finite(values)).then_some(0),
+        false => values.par_chunks(PART).position_first(|part| !is_finite(part)),
+    };
+    let Some(part) = fault else {
         return Ok(Found { csr, notes: context.notes.take() });
     };
     let first = part * PART;
