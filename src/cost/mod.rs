@@ -58,10 +58,13 @@ impl std::fmt::Display for Source {
 /// profile, else its format's, else the entry for all other formats. A profile may use earlier names
 /// of formats.
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
-    let params = candidate.to_string().split_off(candidate.format.name.len());
-    let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
-    let own = names().map(|name| Cow::Owned(format!("{name}{params}")));
-    device.figures_of(own.chain(names().map(|name| Cow::Borrowed(*name))))
+    let text = candidate.to_string();
+    let name = candidate.format.name;
+    let under = |alias: &&str| Cow::Owned(format!("{alias}{}", &text[name.len()..]));
+    let own = std::iter::once(Cow::Borrowed(text.as_str()));
+    let own = own.chain(candidate.format.aliases.iter().map(under));
+    let names = std::iter::once(name).chain(candidate.format.aliases.iter().copied());
+    device.figures_of(own.chain(names.map(Cow::Borrowed)))
 }
 
 /// The cost of one candidate for one matrix on one device.
