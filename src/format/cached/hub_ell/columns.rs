@@ -150,7 +150,8 @@ const SMALL: usize = 256;
 /// Counts the occurrences of each pair; the result is unsorted.
 fn count_pairs(pairs: impl Iterator<Item = RowParts> + Clone) -> Vec<(RowParts, u64)> {
     // Most matrices have short rows, which a much smaller table counts.
-    let most = pairs.clone().fold([0; 2], |most, pair| std::array::from_fn(|i| pair[i].max(most[i])));
+    let most =
+        pairs.clone().fold([0; 2], |most, pair| std::array::from_fn(|i| pair[i].max(most[i])));
     let [height, width] = most.map(|n| SMALL.min(n as usize + 1));
     let mut small = vec![0u64; height * width];
     let mut large = Vec::new();
