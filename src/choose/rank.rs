@@ -171,10 +171,9 @@ fn enter(
                 refused.extend(checked.err().map(|reason| Refused { candidate, reason }));
             }
             (Ok(work), known) => {
-                let times = estimator.times(&candidate, &work);
-                let estimate = || estimator.cost(&candidate, &work);
+                let (estimated, times) = estimator.cost_and_times(&candidate, &work);
                 let known = known.and_then(|k| k.as_ref().ok()).copied();
-                let mut cost = known.unwrap_or_else(estimate);
+                let mut cost = known.unwrap_or(estimated);
                 if work.convert_bytes == 0 {
                     // A measured operator copied the arrays; the caller has them already.
                     cost.convert_s = 0.0;
