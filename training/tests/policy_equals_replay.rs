@@ -41,6 +41,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
             estimate,
             convert_s: if work.convert_bytes == 0 { 0.0 } else { estimate.convert_s },
             spmv_s: estimate.spmv_s,
+            conversion_is_known: false,
             runs_s: Vec::new(),
         })
     };
