@@ -301,13 +301,19 @@ mod tests {
     #[test]
     fn a_sample_of_a_large_matrix_may_miss_a_value_that_the_whole_check_finds() {
         let n = 40_000;
-        let far = |k: usize| if k == 77_777 { 0.1 } else { 1.0 };
+        let [places, each] = SAMPLED;
+        let is_seen = |k: usize| {
+            let mut starts = (0..places).map(|place| spread(place, places, 3 * n));
+            starts.any(|first| (first..first + each).contains(&k))
+        };
+        let unseen = (n..2 * n).find(|&k| !is_seen(k)).expect("about half of the entries");
+        let far = |k: usize| if k == unseen { 0.1 } else { 1.0 };
         let entries = (0..n).flat_map(|i| (0..3).map(move |j| (i, (i + j) % n)));
         let entries = entries.enumerate().map(|(k, (i, j))| (i, j, far(k)));
         let csr = crate::Csr::<f64>::from_triplets(n, n, entries).expect("indices are in range");
         let analysis = Analysis::of(&csr);
         let lost = analysis.first_lost(StoredValues::Exact, Detail::Whole).expect("0.1 is lost");
-        assert_eq!((csr.values()[lost], row_of(csr.row_ptr(), lost)), (0.1, 77_777 / 3));
+        assert_eq!((csr.values()[lost], row_of(csr.row_ptr(), lost)), (0.1, unseen / 3));
         assert_eq!(analysis.first_lost(StoredValues::Exact, Detail::Sampled), None);
         assert_eq!(analysis.first_lost(StoredValues::F32, Detail::Whole), None);
     }
