@@ -168,19 +168,11 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if tune.dry_run {
         return print(&planned(tune, &entries, home)?).map(|()| Answer::Yes);
     }
-    let backend = match tune.conversions {
-        // No product runs that might fault.
-        Some(_) => Backend::open(&tune.device, &home.data)?,
-        None => timing_backend(&tune.device, &home.data)?,
-    };
+    let backend = tune.backend(home)?;
     let device = backend.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
         // Models from these records start from this profile, here or on another machine.
         device.save(&home.data)?;
-    }
-    if tune.conversions.is_some() {
-        // Conversions on a host are timed with the products of their layouts only.
-        backend.gpu()?;
     }
     let wisdom = Wisdom::open(&home.data)?;
     told(&wisdom);
@@ -193,12 +185,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         cut: tune.cut,
         budget: tune.budget,
         share: tune.each(),
-        remembered: match (tune.conversions, tune.rerun) {
-            (Some(near), _) => Remembered::Converted { near },
-            (None, Some(near)) => Remembered::Rerun { near, most: tune.runs },
-            (None, None) if tune.resume => Remembered::Kept,
-            (None, None) => Remembered::Replaced,
-        },
+        remembered: tune.remembered(),
     };
     let summary = match tune.queue() {
         None => measure(&tuning, Corpus::Own(entries))?,
@@ -225,6 +212,28 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
 }
 
 impl Tune {
+    /// Opens the device that measures.
+    fn backend(&self, home: &Home) -> Result<Backend> {
+        if self.conversions.is_none() {
+            return timing_backend(&self.device, &home.data);
+        }
+        // Conversions on a host are timed with the products of their layouts only. No product runs
+        // that might fault, so no process of its own is needed.
+        let backend = Backend::open(&self.device, &home.data)?;
+        backend.gpu()?;
+        Ok(backend)
+    }
+
+    /// Returns the treatment of stored measurements.
+    fn remembered(&self) -> Remembered {
+        match (self.conversions, self.rerun) {
+            (Some(near), _) => Remembered::Converted { near },
+            (None, Some(near)) => Remembered::Rerun { near, most: self.runs },
+            (None, None) if self.resume => Remembered::Kept,
+            (None, None) => Remembered::Replaced,
+        }
+    }
+
     /// Returns the time limit of one matrix in one precision.
     fn each(&self) -> Option<Duration> {
         match self.share {

@@ -205,7 +205,7 @@ impl Tuning<'_> {
         if let Remembered::Converted { .. } = self.remembered {
             stored = self.wisdom.shipped_measurements(fingerprint);
         }
-        // Those of this user replace those that ship.
+        // A measurement of this user replaces one that ships.
         stored.extend(self.wisdom.measurements(fingerprint)?);
         for measurement in stored {
             let precision = measurement.precision;
