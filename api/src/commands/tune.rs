@@ -215,7 +215,7 @@ impl Tune {
     /// Opens the device that measures.
     fn backend(&self, home: &Home) -> Result<Backend> {
         if self.conversions.is_none() {
-            return timing_backend(&self.device, &home.data);
+            return Ok(timing_backend(&self.device, &home.data)?);
         }
         // Conversions on a host are timed with the products of their layouts only. No product runs
         // that might fault, so no process of its own is needed.
