@@ -91,6 +91,12 @@ impl Candidate {
         (own.starts_with(text) && !is_other)
             || aliases.any(|alias| rest(alias).is_some_and(|rest| params.starts_with(rest)))
     }
+
+    /// Tells whether the candidate's text begins with one of these texts, as
+    /// [`Candidate::begins_with`]; true if there are none.
+    pub fn is_among(&self, texts: &[String]) -> bool {
+        texts.is_empty() || texts.iter().any(|text| self.begins_with(text))
+    }
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub struct Tune {
     runs: usize,
     /// Time only the conversions of candidates that were measured within TIMES times the best time,
     /// and keep the times of their products; for a GPU, after a change of its conversion kernels
-    #[arg(long, value_name = "TIMES", value_parser = times, conflicts_with_all = ["resume", "rerun", "share"])]
+    #[arg(long, value_name = "TIMES", value_parser = times, conflicts_with_all = ["resume", "rerun", "share", "dry_run"])]
     conversions: Option<f64>,
     /// Measure only candidates whose name begins with this text, a format with a new kernel for
     /// instance; may be repeated
@@ -296,9 +296,7 @@ enum Corpus<'a> {
 /// Says what a run would measure, and how long it takes by the limits of the protocol.
 fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String> {
     let device = Backend::open(&tune.device, &home.data)?.device().clone();
-    let is_chosen = |candidate: &Candidate| {
-        tune.only.is_empty() || tune.only.iter().any(|text| candidate.begins_with(text))
-    };
+    let is_chosen = |candidate: &Candidate| candidate.is_among(&tune.only);
     let candidates = candidates(device.kind).into_iter().filter(is_chosen).count();
     let mut text = String::new();
     for entry in entries {

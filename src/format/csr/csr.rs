@@ -343,22 +343,37 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let (nrows, ncols, nnz) = (self.row_ptr.len() - 1, self.ncols, self.values.len());
-        let matrix = Matrix { nrows, ncols, nnz, wide: matches!(self.row_ptr, Offsets::Wide(_)) };
-        let row_ptr =
-            arrays.add_either("row_ptr", "first entry of each row, and the end", &self.row_ptr);
-        let columns = arrays.add("col_idx", "column of each entry", &self.col_idx);
-        let values = arrays.add_values("values", "value of each entry", &self.values);
+        let (row_ptr, col_idx) = (&self.row_ptr, &self.col_idx);
+        let (matrix, at) = described(&mut arrays, self.ncols, row_ptr, col_idx, &self.values);
         let count = self.pieces.len() as u64;
         let of_pieces = "row of each piece, and the place in the list of the row's first piece";
         let pieces = (count > 0)
             .then(|| Pieces { list: arrays.add("pieces", of_pieces, &self.pieces), count });
-        let (arrays_at, precision) = ([row_ptr, columns, values], T::PRECISION);
-        let variant = self.variant;
-        let product = Product { variant, matrix, arrays: arrays_at, pieces, precision };
+        let (variant, precision) = (self.variant, T::PRECISION);
+        let product = Product { variant, matrix, arrays: at, pieces, precision };
+        let [.., values] = at;
         let described = arrays.on_device(values, vec![product.launch()]);
         Some(OnDevice { scratch: product.scratch(), counters: product.counters(), ..described })
     }
+}
+
+/// Adds the arrays of a CSR matrix with `ncols` columns; returns its size, and the addresses of row
+/// pointers, columns and values.
+pub(super) fn described<'a, V: Scalar>(
+    arrays: &mut Arrays<'a>,
+    ncols: usize,
+    row_ptr: &'a Offsets,
+    col_idx: &'a [u32],
+    values: &'a [V],
+) -> (Matrix, [Arg; 3]) {
+    let (nrows, nnz) = (row_ptr.len() - 1, values.len());
+    let wide = matches!(row_ptr, Offsets::Wide(_));
+    let at = [
+        arrays.add_either("row_ptr", "first entry of each row, and the end", row_ptr),
+        arrays.add("col_idx", "column of each entry", col_idx),
+        arrays.add_values("values", "value of each entry", values),
+    ];
+    (Matrix { nrows, ncols, nnz, wide }, at)
 }
 
 impl<T: Scalar> CsrLayout<T> {

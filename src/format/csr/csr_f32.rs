@@ -15,7 +15,7 @@
 //! Good for: few products, where other conversions do not pay. Bad for: regular matrices. Refused where
 //! a row is so long that `csr` cuts it into pieces.
 
-use super::csr::{BLOCK, cut_for, cut_of, lanes_a_row, whole_rows};
+use super::csr::{BLOCK, cut_for, cut_of, described, lanes_a_row, whole_rows};
 use super::csr_variants::KERNEL;
 use super::gpu::launch::Arrays;
 use super::narrow::gpu::{Search, launch};
@@ -189,13 +189,9 @@ impl<T: Scalar> Layout<T> for CsrF32Layout {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let (nrows, ncols, nnz) = (self.row_ptr.len() - 1, self.ncols, self.values.len());
-        let matrix = Matrix { nrows, ncols, nnz, wide: matches!(self.row_ptr, Offsets::Wide(_)) };
-        let row_ptr =
-            arrays.add_either("row_ptr", "first entry of each row, and the end", &self.row_ptr);
-        let columns = arrays.add("col_idx", "column of each entry", &self.col_idx);
-        let values = arrays.add_values("values", "value of each entry", &self.values);
-        let launch = product(matrix, [row_ptr, columns, values], T::PRECISION);
-        Some(arrays.on_device(values, vec![launch]))
+        let (row_ptr, col_idx) = (&self.row_ptr, &self.col_idx);
+        let (matrix, at) = described(&mut arrays, self.ncols, row_ptr, col_idx, &self.values);
+        let [.., values] = at;
+        Some(arrays.on_device(values, vec![product(matrix, at, T::PRECISION)]))
     }
 }
