@@ -101,6 +101,12 @@ impl Storage for CsrFormat {
         })
     }
 
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        // csr_tLANES_f64, with 32-bit offsets
+        let lanes = one.kernel.strip_prefix("csr_t").filter(|_| one.image == WHOLE_ROWS)?;
+        Some(one.with_dots("csr_dot", format!("csr_dot_t{lanes}")))
+    }
+
     fn several(one: &Launch, several: Several) -> Option<Launch> {
         // csr_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets: csr_wide_tLANES_f64
         let (stem, precision) = one.kernel.rsplit_once('_')?;
