@@ -111,7 +111,8 @@ impl<T: Scalar> GpuOperator<T> {
     }
 
     /// Queues y = alpha A x + beta y and dot products of the new y on `stream`, for device addresses:
-    /// [`GpuOperator::apply_dot`] for a stream of one's own and for CUDA graphs.
+    /// [`GpuOperator::apply_dot`] for a stream of one's own and for CUDA graphs. The last argument but one
+    /// holds the list of dot products and the address of their results.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) as [`GpuOperator::apply_dot`]; otherwise as
@@ -127,8 +128,7 @@ impl<T: Scalar> GpuOperator<T> {
         x: cuda::CUdeviceptr,
         beta: T,
         y: cuda::CUdeviceptr,
-        with: &[DotWith<cuda::CUdeviceptr>],
-        dots: cuda::CUdeviceptr,
+        (with, dots): (&[DotWith<cuda::CUdeviceptr>], cuda::CUdeviceptr),
         stream: cuda::CUstream,
     ) -> Result<()> {
         let shape = [self.nrows, self.ncols];
