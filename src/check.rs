@@ -71,12 +71,40 @@ pub fn reference<'a, T: Scalar>(
 /// # Errors
 /// [`Error::WrongProduct`] with the worst row.
 pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) -> Result<()> {
+    compare_rounded(candidate, reference, y, 0.0)
+}
+
+/// Compares the product of a matrix whose values were rounded with the reference of the exact values,
+/// as [`compare`]; `rounding` is the largest error of a value as a share of it, and each row may differ
+/// by `rounding * magnitude` more.
+///
+/// ```
+/// use ellect::{Csr, check};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(1, 1, [(0, 0, 0.1)])?;
+/// let reference = check::reference(&csr, 1.0, &[1.0], 0.0, &[0.0]);
+/// let rounded = [f64::from(0.1f32)];
+/// assert!(check::compare("exact", &reference, &rounded).is_err());
+/// check::compare_rounded("rounded", &reference, &rounded, 2.0f64.powi(-24))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_rounded<T: Scalar>(
+    candidate: &str,
+    reference: &[RowReference],
+    y: &[T],
+    rounding: f64,
+) -> Result<()> {
     use rayon::prelude::*;
     let largest = T::largest();
     let excess = |row: usize| {
         let (want, got) = (&reference[row], y[row].to_f64());
         if want.value.is_finite() && got.is_finite() {
-            let bound = (want.terms + 4) as f64 * T::EPSILON * want.magnitude
+            let bound = ((want.terms + 4) as f64 * T::EPSILON + rounding) * want.magnitude
                 + T::smallest() * (want.terms + 4) as f64;
             (want.value - got).abs() / bound
         } else if want.value.is_nan() == got.is_nan()

@@ -131,6 +131,18 @@ impl Gpu {
         match *self {}
     }
 
+    /// Tells whether f32 holds the values of a matrix.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn holds_in_f32<T: Scalar>(
+        &self,
+        _csr: &DeviceCsr<T>,
+        _target: &Target<'_>,
+    ) -> Result<bool> {
+        match *self {}
+    }
+
     /// Returns the same GPU with a second stream.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
-use crate::check;
+use crate::check::{self, RowReference};
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
@@ -41,6 +41,8 @@ pub struct PreparedOperator<T: Scalar> {
     /// `None` if the host has never had the pattern.
     fingerprint: Option<Fingerprint>,
     candidate: Candidate,
+    /// Largest error of a stored value, as a share of it.
+    rounding: f64,
     choice: Option<Box<Choice>>,
     location: Location<T>,
 }
@@ -89,7 +91,7 @@ impl<T: Scalar> PreparedOperator<T> {
     ) -> Result<Self> {
         candidate.work(analysis, target).map_err(|reason| candidate.refused(&reason))?;
         let layout = candidate.convert(csr, analysis, target)?;
-        Ok(Self::placed(analysis, candidate, Location::Host(layout)))
+        Ok(Self::placed(analysis, candidate, target, Location::Host(layout)))
     }
 
     /// Converts on a GPU if the format can, otherwise on the host; the layout ends up on the GPU.
@@ -108,7 +110,7 @@ impl<T: Scalar> PreparedOperator<T> {
     ) -> Result<Self> {
         candidate.work(analysis, target).map_err(|reason| candidate.refused(&reason))?;
         let placed = GpuOperator::new(gpu, on_gpu, csr.into(), analysis, candidate, target)?;
-        Ok(Self::placed(analysis, candidate, Location::Gpu(Box::new(placed))))
+        Ok(Self::placed(analysis, candidate, target, Location::Gpu(Box::new(placed))))
     }
 
     /// Converts a matrix on a GPU without its pattern on the host; `None` if the format converts on
@@ -132,12 +134,18 @@ impl<T: Scalar> PreparedOperator<T> {
             nnz: matrix.nnz,
             fingerprint: None,
             candidate: candidate.clone(),
+            rounding: candidate.rounding(target),
             choice: None,
             location: Location::Gpu(Box::new(placed)),
         }))
     }
 
-    fn placed(analysis: &Analysis<'_>, candidate: &Candidate, location: Location<T>) -> Self {
+    fn placed(
+        analysis: &Analysis<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+        location: Location<T>,
+    ) -> Self {
         let pattern = analysis.pattern();
         PreparedOperator {
             nrows: pattern.nrows(),
@@ -145,6 +153,7 @@ impl<T: Scalar> PreparedOperator<T> {
             nnz: pattern.nnz(),
             fingerprint: Some(analysis.fingerprint()),
             candidate: candidate.clone(),
+            rounding: candidate.rounding(target),
             choice: None,
             location,
         }
@@ -291,7 +300,8 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// # Errors
     /// [`Error::PatternChanged`] unless there are `nnz` values; [`Error::Refused`] if the layout
-    /// relies on a property of the values, such as few distinct ones, that these values lack.
+    /// relies on a property of the values, such as few distinct ones or values that f32 holds, that
+    /// these values lack; the old values stay.
     pub fn update_values(&mut self, values: &[T]) -> Result<()> {
         self.check_values(values)?;
         self.set_values(values)
@@ -382,6 +392,20 @@ impl<T: Scalar> PreparedOperator<T> {
         &self.candidate
     }
 
+    /// Returns the largest error of a stored value, as a share of it: 2^-24 if the caller allowed values
+    /// in f32 ([`StoredValues`](crate::format::StoredValues)) and the layout holds such, otherwise 0.
+    pub fn rounding(&self) -> f64 {
+        self.rounding
+    }
+
+    /// Compares a product with the references of its rows.
+    ///
+    /// # Errors
+    /// As [`check::compare_rounded`].
+    pub(crate) fn check_product(&self, reference: &[RowReference], y: &[T]) -> Result<()> {
+        check::compare_rounded(&self.candidate.to_string(), reference, y, self.rounding)
+    }
+
     /// Returns the size of the layout's arrays, in bytes.
     pub fn bytes(&self) -> u64 {
         match &self.location {
@@ -446,11 +470,7 @@ impl<T: Scalar> PreparedOperator<T> {
             let seed = check::seed_of(seed, vector);
             let (x, y) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), seed ^ 1));
             let reference = check::reference(csr, alpha, &x, beta, &y);
-            check::compare(
-                &self.candidate.to_string(),
-                &reference,
-                back.as_deref().unwrap_or(got),
-            )?;
+            self.check_product(&reference, back.as_deref().unwrap_or(got))?;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ fn run<T: Send>(
 }
 
 /// Calls both closures, in parallel if a thread is idle, and returns their results.
-pub(crate) fn join<A: Send, B: Send>(
+pub fn join<A: Send, B: Send>(
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {

@@ -159,10 +159,12 @@ impl Scalar for f32 {
     const ONE: Self = 1.0;
     const EPSILON: f64 = f32::EPSILON as f64;
 
+    #[inline]
     fn from_f64(value: f64) -> Self {
         value as f32
     }
 
+    #[inline]
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -205,10 +207,12 @@ impl Scalar for f64 {
     const ONE: Self = 1.0;
     const EPSILON: f64 = f64::EPSILON;
 
+    #[inline]
     fn from_f64(value: f64) -> Self {
         value
     }
 
+    #[inline]
     fn to_f64(self) -> f64 {
         self
     }

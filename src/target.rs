@@ -57,6 +57,62 @@ impl std::str::FromStr for Basis {
     }
 }
 
+/// Storage of the values of a matrix of f64.
+///
+/// ```
+/// use ellect::format::StoredValues;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!("f32".parse::<StoredValues>()?, StoredValues::F32);
+/// assert_eq!(StoredValues::default(), StoredValues::Exact);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoredValues {
+    /// Every value is stored exactly. Formats that store values in f32 apply only if all values
+    /// are f32 numbers.
+    #[default]
+    Exact,
+    /// Formats may round values to f32, while vectors and sums stay in f64. Row i of a product then
+    /// differs from that of the exact values by at most `2^-24 * sum_j |a_ij| |x_j|`, beside the
+    /// rounding of f64.
+    F32,
+}
+
+impl StoredValues {
+    /// Returns `"exact"` or `"f32"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoredValues::Exact => "exact",
+            StoredValues::F32 => "f32",
+        }
+    }
+
+    /// Tells whether values are stored exactly.
+    pub(crate) fn is_exact(&self) -> bool {
+        *self == StoredValues::Exact
+    }
+}
+
+impl std::fmt::Display for StoredValues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for StoredValues {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [StoredValues::Exact, StoredValues::F32];
+        all.into_iter()
+            .find(|stored| stored.name() == text)
+            .ok_or_else(|| Error::argument(format!("values is '{text}'; it must be exact or f32")))
+    }
+}
+
 /// The target of a layout.
 ///
 /// ```
@@ -80,6 +136,8 @@ pub struct Target<'a> {
     pub basis: Basis,
     /// Maximum number of bytes of the layout.
     pub memory_limit: u64,
+    /// Storage of values: exact, or rounded to f32.
+    pub stored: StoredValues,
 }
 
 impl Target<'_> {

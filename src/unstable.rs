@@ -56,6 +56,11 @@ pub mod format {
     pub use crate::format::offsets::Offsets;
 }
 
+/// Work on rayon's threads.
+pub mod par {
+    pub use crate::par::join;
+}
+
 /// The parts of trained models.
 pub mod model {
     pub use crate::model::applicability::{Applicability, coordinate};

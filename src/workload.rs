@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::protocol::{check_vectors, deserialize_vectors, is_one, is_zero, one};
 use crate::scalar::Precision;
-use crate::target::{Basis, Target};
+use crate::target::{Basis, StoredValues, Target};
 
 /// The intended use of a matrix, on which the choice of a format depends.
 ///
@@ -46,6 +46,9 @@ pub struct Workload {
     pub basis: Basis,
     /// Changes of the values while the pattern stays.
     pub values: ValuesUse,
+    /// Storage of the values: exact, or rounded to f32 where that makes products faster.
+    #[serde(skip_serializing_if = "StoredValues::is_exact")]
+    pub stored: StoredValues,
     /// Effort of the choice.
     pub effort: Effort,
     /// Maximum number of bytes of the layout; `None` for the device's memory.
@@ -67,21 +70,22 @@ impl Workload {
         check_vectors(self.vectors)
     }
 
-    /// Returns the target of layouts of this precision on this device, with the basis and the
-    /// memory limit of the workload; without one, the device's memory is the limit.
+    /// Returns the target of layouts of this precision on this device, with the basis, the storage
+    /// of values and the memory limit of the workload; without one, the device's memory is the limit.
     pub fn target<'a>(&self, device: &'a Device, precision: Precision) -> Target<'a> {
         Target {
             device,
             precision,
             basis: self.basis,
             memory_limit: self.memory_limit.unwrap_or(device.memory_bytes),
+            stored: self.stored,
         }
     }
 }
 
 impl Default for Workload {
-    /// 1,000 products of one vector in the original basis, none with the transpose, with fixed values and effort
-    /// [`Effort::Predict`].
+    /// 1,000 products of one vector in the original basis, none with the transpose, with fixed, exactly stored values
+    /// and effort [`Effort::Predict`].
     fn default() -> Self {
         Workload {
             spmvs: 1000,
@@ -89,6 +93,7 @@ impl Default for Workload {
             vectors: 1,
             basis: Basis::Original,
             values: ValuesUse::Fixed,
+            stored: StoredValues::Exact,
             effort: Effort::default(),
             memory_limit: None,
             verify: Verify::No,

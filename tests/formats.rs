@@ -160,7 +160,13 @@ fn devices() -> Vec<Device> {
 }
 
 fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
-    Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX }
+    Target {
+        device,
+        precision: T::PRECISION,
+        basis,
+        memory_limit: u64::MAX,
+        stored: Default::default(),
+    }
 }
 
 /// Checks these candidates on these matrices in both precisions.

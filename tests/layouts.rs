@@ -118,7 +118,13 @@ fn add<T: Scalar>(digest: &mut Xxh3, candidate: &Candidate, csr: &Csr<T>, seen: 
     for device in &Device::shipped() {
         for basis in [Basis::Original, Basis::Permuted] {
             let memory_limit = u64::MAX;
-            let target = Target { device, precision: T::PRECISION, basis, memory_limit };
+            let target = Target {
+                device,
+                precision: T::PRECISION,
+                basis,
+                memory_limit,
+                stored: Default::default(),
+            };
             let suits = candidate.work(seen, &target).is_ok();
             let layout = suits.then(|| candidate.convert(csr, seen, &target).ok()).flatten();
             let Some(layout) = layout else {

@@ -25,7 +25,13 @@ fn host() -> Device {
 }
 
 fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
-    Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX }
+    Target {
+        device,
+        precision: T::PRECISION,
+        basis,
+        memory_limit: u64::MAX,
+        stored: Default::default(),
+    }
 }
 
 /// Several vectors as a dense matrix with gaps.

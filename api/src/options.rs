@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser};
 use ellect::choose::{Choice, Effort, TransposedChoice, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
-use ellect::format::{Basis, Target};
+use ellect::format::{Basis, StoredValues, Target};
 use ellect::generate::Spec;
 use ellect::measure::{Backend, Worker};
 use ellect::read::{self, Complex, Limits};
@@ -36,6 +36,10 @@ pub struct Product {
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
+    /// Storage of the values of f64: exact, or f32 to allow formats that round them; x, y and sums
+    /// stay in f64, and row i errs by at most 2^-24 * sum_j |a_ij| |x_j|
+    #[arg(id = "values", long = "values", default_value_t = StoredValues::Exact, value_name = "FORM")]
+    pub stored: StoredValues,
     /// Maximum number of bytes of a layout other than CSR's, 64G for instance [default: the device's
     /// memory]
     #[arg(long, value_name = "BYTES", value_parser = count)]
@@ -97,8 +101,8 @@ impl Product {
 
     /// Returns the workload that these options describe; everything else has its default.
     pub fn workload(&self) -> Workload {
-        let Product { basis, vectors, memory_limit, .. } = *self;
-        Workload { basis, vectors, memory_limit, ..Workload::default() }
+        let Product { basis, vectors, memory_limit, stored, .. } = *self;
+        Workload { basis, vectors, memory_limit, stored, ..Workload::default() }
     }
 }
 

@@ -3,14 +3,16 @@
 #pragma once
 #include "common.cuh"
 
-// Sum of values[i] * x[col_idx[i]] over i = k, k + lanes, ... below `end`.
-template <int lanes, class T, class Offset>
+// Sum of values[i] * x[col_idx[i]] over i = k, k + lanes, ... below `end`. Values may be narrower than
+// x and the sum.
+template <int lanes, class T, class Offset, class Value>
 __device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __restrict__ col_idx,
-                                      const T* __restrict__ values, const T* __restrict__ x) {
+                                      const Value* __restrict__ values, const T* __restrict__ x) {
     constexpr int batch = CSR_BATCH;
     T sum = 0;
     uint32_t column[batch];
-    T factor[batch], value[batch];
+    T factor[batch];
+    Value value[batch];
     // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
     // which the loads of x wait, and occupy registers meanwhile.
     for (; k + (batch - 1) * lanes < end; k += batch * lanes) {
@@ -21,7 +23,7 @@ __device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __re
 #pragma unroll
         for (int b = 0; b < batch; b++) value[b] = stream(values + k + b * lanes);
 #pragma unroll
-        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
+        for (int b = 0; b < batch; b++) sum += T(value[b]) * factor[b];
     }
     // At most batch - 1 entries are left.
 #pragma unroll
@@ -32,9 +34,9 @@ __device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __re
         factor[b] = k + b * lanes < end ? gather(x + column[b]) : T(0);
 #pragma unroll
     for (int b = 0; b < batch - 1; b++)
-        value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : T(0);
+        value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : Value(0);
 #pragma unroll
-    for (int b = 0; b < batch - 1; b++) sum += value[b] * factor[b];
+    for (int b = 0; b < batch - 1; b++) sum += T(value[b]) * factor[b];
     return sum;
 }
 

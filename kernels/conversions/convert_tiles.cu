@@ -7,8 +7,7 @@
 // and update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
 // (`*_wide`).
 #include "cut_tiles.cuh"
-#include "tile_columns.cuh"
-#include "tiles.cuh"
+#include "tile_values.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
 
@@ -17,12 +16,6 @@ constexpr uint32_t BASED = 64;
 
 // The sorted entry of its warp that is number `k` of this lane: lanes hold neighbours.
 __device__ __forceinline__ uint32_t nth(uint32_t k) { return 32 * k + threadIdx.x % 32; }
-
-// Position among the values of its warp of number `k` of this lane.
-template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t k) {
-    constexpr uint32_t piece = 16 / sizeof(T);
-    return (k / piece * 32 + threadIdx.x % 32) * piece + k % piece;
-}
 
 // Writes the ends of a tile's rows, counted in its entries and found by end_of(row), and sets the
 // bit of each end's last entry. Called by all threads of a block.
@@ -179,33 +172,6 @@ extern "C" __global__ void __launch_bounds__(256)
     put<16>(more, wide + 4 * (32 * at + lane));
 }
 
-// The entry of number `k` of a thread, from its place; `packed` holds the thread's places.
-template <class T>
-__device__ __forceinline__ uint64_t entry_of(uint64_t start, const uint4& packed, uint32_t size,
-                                             int k) {
-    const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
-    return start + placed<T>(pairs[k / 2] >> 16 * (k % 2) & (size - 1));
-}
-
-// Stores new values, given in the order of the CSR matrix: a thread stores the values of one thread
-// of a product, of which there are `threads` per tile.
-template <class T, class Offset>
-__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
-                                             const Offset* __restrict__ tile_ptr,
-                                             const uint4* __restrict__ low,
-                                             const T* __restrict__ from, T* values) {
-    const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x, t = thread / threads;
-    if (t >= tiles) return;
-    const uint64_t start = tile_ptr[t];
-    const uint4 packed = low[thread];
-    values += thread / 32 * (32 * EACH);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        const uint64_t at = entry_of<T>(start, packed, threads * EACH, k);
-        values[value_at<T>(k)] = at < nnz ? from[at] : T(0);
-    }
-}
-
 // Packs the numbers of the values (convert_few.cu) of a thread's slots, eight bits each.
 template <class T, class Offset>
 __device__ __forceinline__ void number_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
@@ -274,7 +240,7 @@ __device__ __forceinline__ void check_numbers(uint64_t nnz, uint32_t tiles, uint
     extern "C" __global__ void __launch_bounds__(256) update_tiles_##width##_##name(              \
         uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const uint4* low, \
         const T* from, T* values) {                                                               \
-        update_tiles<T, Offset>(nnz, tiles, threads, tile_ptr, low, from, values);                \
+        update_tiles<T, T, Offset>(nnz, tiles, threads, tile_ptr, low, from, values);                \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) number_tiles_##width##_##name(              \
         uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const uint4* low, \

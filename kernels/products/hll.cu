@@ -7,90 +7,14 @@
 // Launch: blocks of 256 threads over ceil(nrows / hack) * hack * tpr threads; no shared memory.
 // Columns are 32-bit, or 16-bit counted from `base` of the hack; the largest column marks padding,
 // which is read but not multiplied. `order` is rIdx, or null where rows are in the matrix's order.
-#include "common.cuh"
-
-// Order of the loads of a batch of entries: as ptxas interleaves them; columns and values before x;
-// or x, then values, then the columns of the next batch.
-enum class Order { mixed, fenced, ahead };
-
-template <class T, class Column, uint32_t hack, int tpr, int batch, Order order_of_loads>
-__device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,
-                                      const uint32_t* __restrict__ base,
-                                      const uint32_t* __restrict__ order,
-                                      const Column* __restrict__ columns,
-                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
-                                      T alpha, T beta) {
-    await_previous();
-    constexpr uint32_t rows = 32 / tpr, per_hack = hack / rows, step = hack * tpr;
-    constexpr Column padding = Column(~Column(0));
-    const uint32_t lane = threadIdx.x % 32, run = lane / rows;
-    const uint32_t warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    const uint32_t h = warp / per_hack, row = warp % per_hack * rows + lane % rows;
-    const uint64_t stored = uint64_t(h) * hack + row;
-    if (stored - lane % rows >= nrows) return;
-    const uint64_t start = narrow ? narrow[h] : wide[h];
-    const uint32_t width = uint32_t(((narrow ? narrow[h + 1] : wide[h + 1]) - start) / hack);
-    if (base) x += base[h];
-    columns += start + run * hack + row;
-    values += start + run * hack + row;
-
-    T sum = 0, value[batch], factor[batch];
-    Column column[batch];
-    int left = int(width - run);
-    const auto load_columns = [&] {
-#pragma unroll
-        for (int b = 0; b < batch; b++)
-            column[b] = left > b * tpr ? stream(columns + b * step) : padding;
-    };
-    const auto load_values = [&] {
-#pragma unroll
-        for (int b = 0; b < batch; b++) value[b] = left > b * tpr ? stream(values + b * step) : T(0);
-    };
-    const auto load_x = [&] {
-#pragma unroll
-        for (int b = 0; b < batch; b++)
-            factor[b] = column[b] != padding ? gather(x + column[b]) : T(0);
-    };
-    const auto advance = [&] {
-        left -= batch * tpr;
-        columns += batch * step;
-        values += batch * step;
-    };
-    const auto multiply = [&] {
-#pragma unroll
-        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
-    };
-    if (order_of_loads == Order::ahead) {
-        load_columns();
-        while (left > 0) {
-            load_x();
-            load_values();
-            advance();
-            load_columns();
-            multiply();
-        }
-    } else {
-        while (left > 0) {
-            load_columns();
-            load_values();
-            if (order_of_loads == Order::fenced) all_under_way();
-            load_x();
-            multiply();
-            advance();
-        }
-    }
-#pragma unroll
-    for (int distance = rows; distance < 32; distance *= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if (run == 0 && stored < nrows) store(y + (order ? order[stored] : stored), alpha, sum, beta);
-}
+#include "hacks.cuh"
 
 #define KERNEL(name, T, Column, hack, tpr, batch, blocks, order_of_loads)                         \
     extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,  \
              const uint32_t* order, const Column* columns, const T* values, const T* x, T* y,     \
              T alpha, T beta) {                                                                   \
-        hacks<T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
+        hacks<T, T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
             nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
     }
 // Kernels for many rows: `batch` entries at a time, `blocks` blocks per processor. `_resident`: as

@@ -1,6 +1,8 @@
 //! Simulation of a GPU's L1 caches: the x sectors that they load when one processor works on rows
 //! that are far apart.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::sampling::{Sample, sums};
 use super::{Analysis, Walk, probes};
 use crate::device::Kind;
@@ -31,6 +33,8 @@ pub(super) struct L1Caches {
 probes! {
     /// Loaded sectors per nonzero, by threads per row (`None`: entry by entry).
     LoadsANonzero(Option<usize>, L1Caches) -> f64;
+    /// Simulated caches that hold this number of sectors and are not in use.
+    IdleCaches(usize) -> Arc<Mutex<Vec<L1Sim>>>;
 }
 
 impl Analysis<'_> {
@@ -104,8 +108,10 @@ impl Analysis<'_> {
             let visited = walk_side_by_side(lists, step, |c| cache.request(c / near.per_sector));
             [cache.loads(), visited]
         };
-        let cache = || L1Sim::new(near.room);
-        let count = |cache: &mut L1Sim, at: usize| count(cache, sample.pick(at));
+        // Filling a new cache takes longer than simulating a small matrix.
+        let idle = self.memo.get(IdleCaches(near.room), Arc::default);
+        let cache = || Borrowed::of(&idle, near.room);
+        let count = |cache: &mut Borrowed<'_>, at: usize| count(&mut cache.cache, sample.pick(at));
         let [loads, visited] = sums(sample.sampled, 1, cache, count);
         loads as f64 / visited.max(1) as f64
     }
@@ -157,6 +163,28 @@ struct L1Sim {
     places: Vec<(u32, u32)>,
     now: u32,
     start: u32,
+}
+
+/// A cache that returns to the idle ones when it is dropped.
+struct Borrowed<'a> {
+    cache: L1Sim,
+    idle: &'a Mutex<Vec<L1Sim>>,
+}
+
+impl<'a> Borrowed<'a> {
+    fn of(idle: &'a Mutex<Vec<L1Sim>>, room: usize) -> Self {
+        let known = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let fresh = known.filter(|cache| cache.now < u32::MAX / 2);
+        Borrowed { cache: fresh.unwrap_or_else(|| L1Sim::new(room)), idle }
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let places = std::mem::take(&mut self.cache.places);
+        let cache = L1Sim { places, ..self.cache };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(cache);
+    }
 }
 
 impl L1Sim {

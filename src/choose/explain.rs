@@ -5,7 +5,7 @@ use super::{Effort, Refused, Workload};
 use crate::analysis::Analysis;
 use crate::cost::{Estimator, Source, balance};
 use crate::device::Kind;
-use crate::format::{Basis, Target};
+use crate::format::{Basis, Candidate, Target};
 use crate::units::{bytes, time};
 
 /// The facts of a choice; the winner is the first entry.
@@ -23,6 +23,7 @@ pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
     let mut sentences = vec![verdict(case)];
     sentences.extend(untimed(case));
     sentences.extend(reasons(case));
+    sentences.extend(narrow_values(case));
     sentences.extend(next_best(case));
     sentences.extend(permuted_basis(case));
     sentences.extend(link(case));
@@ -158,6 +159,36 @@ fn reasons(case: &Case<'_>) -> Option<String> {
         }
     }
     Some(format!("{text}. Its time is limited by {}.", estimate.times.bound()))
+}
+
+/// Returns how exact the values are if the choice stores them in f32 and vectors in f64.
+fn narrow_values(case: &Case<'_>) -> Option<String> {
+    let Case { analysis, target, entries, .. } = case;
+    let winner = &entries[0].candidate;
+    winner.format.narrows?;
+    if winner.rounding(target) > 0.0 && !analysis.would_round() {
+        return Some(format!(
+            "{winner} stores the values in f32, which holds them exactly; x, y and sums are in f64. \
+             New values may be rounded."
+        ));
+    }
+    quick_values(winner, target)
+}
+
+/// As [`narrow_values`], where it is not known whether values that may be rounded need to be.
+pub(super) fn quick_values(winner: &Candidate, target: &Target<'_>) -> Option<String> {
+    winner.format.narrows?;
+    Some(match winner.rounding(target) {
+        0.0 => format!(
+            "{winner} stores the values in f32, which holds them exactly; x, y and sums are in f64. It \
+             refuses new values that f32 does not hold exactly, unless values=f32 allows rounding."
+        ),
+        _ => format!(
+            "{winner} rounds the values to f32, as allowed; x, y and sums are in f64. Row i of a \
+             product differs from that of the exact values by at most 2^-24 * sum_j |a_ij| |x_j|, \
+             beside the rounding of f64."
+        ),
+    })
 }
 
 fn next_best(case: &Case<'_>) -> Option<String> {

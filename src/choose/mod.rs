@@ -25,7 +25,7 @@ pub use figures::{Baseline, Speedup};
 use figures::{if_any, in_digits, in_us};
 pub(crate) use gate::{baseline_product_s, baseline_spmv_s, keep_baseline};
 pub(crate) use policy::Thought;
-pub(crate) use quick::rank_quick;
+pub(crate) use quick::{narrow_costs, rank_quick};
 pub(crate) use rank::{NEAR_TIE, Ranking, choose};
 
 /// The entry of one candidate in the ranking of a [`Choice`]: times in seconds, written to JSON in

@@ -1,5 +1,6 @@
 //! Choosing by a stage of the quick model, for a matrix that a GPU holds.
 
+use super::explain::quick_values;
 use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
 use super::{Baseline, Choice, Speedup, Workload};
@@ -7,6 +8,7 @@ use crate::cost::Cost;
 use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::model::Stage;
+use crate::scalar::Precision;
 
 /// Ranks the candidates that a stage of the quick model knows by predicted total cost; `None` for
 /// sizes that a baseline may refuse.
@@ -75,9 +77,60 @@ pub fn rank_quick(
         vectors: workload.vectors,
         transposed: None,
         fingerprint: None,
-        explanation: vec![explanation],
+        explanation: [Some(explanation), quick_values(&winner.candidate, target)]
+            .into_iter()
+            .flatten()
+            .collect(),
     };
     Some(choice.with_speedup(|_| target.device.margin))
+}
+
+/// Returns the costs of candidates that store in f32 what candidates of the quick model store in f64,
+/// if one of them has the least total of all; none otherwise, and if values are to change and may
+/// not be rounded.
+///
+/// The time of a product beyond its launch shrinks like the bytes that it moves, if columns take 32
+/// bits. The conversion also reads all values once, and waits. Values are searched before the choice,
+/// too; unless they may be rounded, f32 often does not hold them, so the saving must be worth several
+/// searches.
+pub fn narrow_costs(
+    features: &Features,
+    target: &Target<'_>,
+    workload: &Workload,
+    predicted: &[(&Candidate, Cost)],
+) -> Vec<(Candidate, Cost)> {
+    const WAIT_S: f64 = 10e-6;
+    const CHANCE: f64 = 5.0;
+    let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
+    let (Some(nrows), Some(ncols), Some(nnz)) = (nrows, ncols, nnz) else { return Vec::new() };
+    let device = target.device;
+    let vectors = (nrows + ncols) * Precision::F64.bytes() as f64;
+    let bytes = |stored: Precision| nnz * (4 + stored.bytes()) as f64 + vectors;
+    let share = bytes(Precision::F32) / bytes(Precision::F64);
+    let search_s = WAIT_S + nnz * Precision::F64.bytes() as f64 / device.read_gbps / 1e9;
+    let cost = |&(wide, cost): &(&Candidate, Cost)| {
+        let narrow = wide.narrowed().filter(|narrow| !narrow.is_needless(target))?;
+        let changes = workload.values.updates() > 0 && narrow.rounding(target) == 0.0;
+        let spmv_s = device.launch_s + (cost.spmv_s - device.launch_s).max(0.0) * share;
+        let own_s = match wide.is_baseline() {
+            // Its arrays are there; only the values are converted.
+            true => [search_s; 2],
+            false => [cost.convert_s, cost.update_s],
+        };
+        let [convert_s, update_s] = own_s.map(|own_s| own_s + search_s);
+        let cost = Cost { spmv_s: spmv_s.min(cost.spmv_s), convert_s, update_s, ..cost };
+        (!changes).then_some((narrow, cost))
+    };
+    let narrow: Vec<(Candidate, Cost)> = predicted.iter().filter_map(cost).collect();
+    let least = |costs: &mut dyn Iterator<Item = Cost>| {
+        costs.map(|cost| cost.total_s(workload)).fold(f64::INFINITY, f64::min)
+    };
+    let margin_s = if target.stored.is_exact() { CHANCE * search_s } else { 0.0 };
+    let least_narrow_s = least(&mut narrow.iter().map(|(_, cost)| *cost));
+    match least_narrow_s + margin_s < least(&mut predicted.iter().map(|(_, cost)| *cost)) {
+        true => narrow,
+        false => Vec::new(),
+    }
 }
 
 /// Returns the seconds until a GPU that holds the matrix has read the lengths of `nrows` rows and
@@ -121,7 +174,6 @@ mod tests {
     use super::*;
     use crate::cost::Source;
     use crate::format::{BASELINES, CSR};
-    use crate::scalar::Precision;
 
     fn predicted(spmv_us: f64, convert_us: f64) -> Cost {
         let [spmv_s, convert_s] = [spmv_us, convert_us].map(|us| us * 1e-6);

@@ -48,7 +48,7 @@ impl<'a> Ranking<'a> {
     /// estimate, and the predictions by the errors of the measured candidates' predictions.
     ///
     /// If values are to change, formats that depend on values are refused, because they may refuse
-    /// the new ones.
+    /// the new ones; those that may round values are not.
     ///
     /// CSR is never refused, because the caller already has it. A measured candidate is not refused
     /// if an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
@@ -140,7 +140,8 @@ fn enter(
     let mut refused = Vec::new();
     let changes = workload.values.updates() > 0;
     for (candidate, work) in works(analysis, target).iter().cloned() {
-        if changes && candidate.format.by_values {
+        let takes_any = candidate.rounding(target) > 0.0;
+        if changes && candidate.format.by_values && !takes_any {
             let reason = Refusal::new(
                 "values are to change, and it holds only values that are the same where these are; \
                  name it, or say that they stay, if the new ones will be",
@@ -170,10 +171,9 @@ fn enter(
                 refused.extend(checked.err().map(|reason| Refused { candidate, reason }));
             }
             (Ok(work), known) => {
-                let times = estimator.times(&candidate, &work);
-                let estimate = || estimator.cost(&candidate, &work);
+                let (estimated, times) = estimator.cost_and_times(&candidate, &work);
                 let known = known.and_then(|k| k.as_ref().ok()).copied();
-                let mut cost = known.unwrap_or_else(estimate);
+                let mut cost = known.unwrap_or(estimated);
                 if work.convert_bytes == 0 {
                     // A measured operator copied the arrays; the caller has them already.
                     cost.convert_s = 0.0;

@@ -229,19 +229,30 @@ impl<'a> Estimator<'a> {
 
     /// Estimates the cost of a candidate with this work.
     pub fn cost(&self, candidate: &Candidate, work: &Work) -> Cost {
-        Cost {
-            convert_s: self.convert_s(candidate, work),
-            update_s: self.update_s(candidate, work),
-            spmv_s: self.times(candidate, work).total_s(),
+        self.cost_and_times(candidate, work).0
+    }
+
+    /// As [`Estimator::cost`] and [`Estimator::times`]; looks up the kernel figures once.
+    pub(crate) fn cost_and_times(&self, candidate: &Candidate, work: &Work) -> (Cost, Times) {
+        let figures = kernel_figures(self.target.device, candidate);
+        let times = self.times_with(figures, candidate, work);
+        let cost = Cost {
+            convert_s: self.convert_s(figures, work),
+            update_s: self.update_s(figures, work),
+            spmv_s: times.total_s(),
             bytes: work.layout_bytes,
             source: Source::Estimated,
-        }
+        };
+        (cost, times)
     }
 
     /// Estimates the walls of one product; with several vectors, the sums over blocks of vectors
     /// for which the matrix is read once.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
-        let figures = kernel_figures(self.target.device, candidate);
+        self.times_with(kernel_figures(self.target.device, candidate), candidate, work)
+    }
+
+    fn times_with(&self, figures: KernelFigures, candidate: &Candidate, work: &Work) -> Times {
         let most = match self.target.device.kind {
             Kind::Host => candidate.format.vectors_at_once,
             Kind::Gpu => candidate.format.vectors_at_once_on_gpu,
@@ -389,12 +400,11 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    fn convert_s(&self, candidate: &Candidate, work: &Work) -> f64 {
+    fn convert_s(&self, figures: KernelFigures, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         if work.convert_bytes == 0 {
             return 0.0;
         }
-        let figures = kernel_figures(device, candidate);
         let work_ns = match figures.convert_ns.of(precision) {
             0.0 => {
                 work.convert_bytes as f64 / device.convert_gbps
@@ -412,9 +422,9 @@ impl<'a> Estimator<'a> {
 
     /// Estimates the time of an update: new values are read, looked up in the order of the layout,
     /// and written.
-    fn update_s(&self, candidate: &Candidate, work: &Work) -> f64 {
+    fn update_s(&self, figures: KernelFigures, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
-        match kernel_figures(device, candidate).update_ns.of(precision) {
+        match figures.update_ns.of(precision) {
             0.0 => {
                 let w = precision.bytes() as f64;
                 let bytes = self.matrix.nnz as f64 * (w + 4.0) + work.entries as f64 * w;

@@ -55,13 +55,19 @@ impl std::fmt::Display for Source {
 }
 
 /// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
-/// profile, else its format's, else the entry for all other formats. A profile may use earlier names
-/// of formats.
+/// profile, else its format's; for a format that stores in f32 what another one stores in f64, else
+/// those of that one; else the entry for all other formats. A profile may use earlier names of
+/// formats.
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
-    let params = candidate.to_string().split_off(candidate.format.name.len());
-    let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
-    let own = names().map(|name| Cow::Owned(format!("{name}{params}")));
-    device.figures_of(own.chain(names().map(|name| Cow::Borrowed(*name))))
+    let wide = candidate.widened();
+    let keys = |candidate: &Candidate| {
+        let params = candidate.to_string().split_off(candidate.format.name.len());
+        let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
+        let own: Vec<Cow<'static, str>> =
+            names().map(|name| Cow::Owned(format!("{name}{params}"))).collect();
+        own.into_iter().chain(names().map(|name| Cow::Borrowed(*name)))
+    };
+    device.figures_of(keys(candidate).chain(wide.iter().flat_map(keys)))
 }
 
 /// The cost of one candidate for one matrix on one device.
@@ -117,6 +123,15 @@ impl Cost {
 mod tests {
     use super::*;
     use crate::device::PerPrecision;
+
+    #[test]
+    fn a_narrow_format_has_the_figures_of_the_wide_one() {
+        let device = crate::device::find("h200").expect("shipped");
+        let [narrow, wide, other] = ["hll_f32:col=16", "hll:col=16", "hll:col=32"]
+            .map(|name| kernel_figures(&device, &name.parse().expect("a candidate")));
+        assert_eq!(narrow, wide);
+        assert_ne!(narrow, other);
+    }
 
     #[test]
     fn figures_under_an_earlier_name_of_a_format_are_found() {

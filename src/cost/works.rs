@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::Cost;
 use crate::analysis::{Analysis, probes};
 use crate::device::Device;
-use crate::format::{Basis, Candidate, Refusal, Target, Value, Work, candidates};
+use crate::format::{Basis, Candidate, Refusal, StoredValues, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 
 /// A known cost of a candidate, which replaces the estimate.
@@ -24,8 +24,9 @@ pub struct Known {
 /// The work of every candidate, or the reason why it does not apply, in table order.
 pub type Works = Arc<[(Candidate, std::result::Result<Work, Refusal>)]>;
 
-/// Key of computed works: device, precision, basis, memory limit, and whether METIS may run.
-type Aim = (Device, Precision, Basis, u64, bool);
+/// Key of computed works: device, precision, basis, memory limit, storage of values, and whether METIS
+/// may run.
+type Aim = (Device, Precision, Basis, u64, StoredValues, bool);
 
 probes! {
     /// Works of all candidates, for each target requested so far.
@@ -33,13 +34,14 @@ probes! {
 }
 
 /// Returns the work of every candidate of the target's device, or the reason why it does not apply,
-/// in table order.
+/// in table order; for values in f32, without formats that store values of f64 in f32.
 ///
 /// Candidates that analyse the matrix in different ways run in parallel on rayon's threads. The
 /// analysis keeps the result.
 pub fn works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
-    let Target { device, precision, basis, memory_limit } = *target;
-    let aim = (device.clone(), precision, basis, memory_limit, analysis.may_partition());
+    let Target { device, precision, basis, memory_limit, stored } = *target;
+    let may_partition = analysis.may_partition();
+    let aim = (device.clone(), precision, basis, memory_limit, stored, may_partition);
     let kept = analysis.memo().get(AllWorks(), Arc::default);
     let lock = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, works)) = lock().iter().find(|(known, _)| *known == aim) {
@@ -51,7 +53,8 @@ pub fn works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
 }
 
 fn find_works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
-    let all = candidates(target.device.kind);
+    let mut all = candidates(target.device.kind);
+    all.retain(|candidate| !candidate.is_needless(target));
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (i, candidate) in all.iter().enumerate() {
         groups.entry((candidate.format.name, analysis_of(candidate))).or_default().push(i);

@@ -15,6 +15,7 @@ use super::memory::{ALIGNMENT, Memory, Queue};
 use super::operator::CudaOperator;
 use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
+use crate::format::narrow::gpu::holds;
 use crate::format::value_dictionary::{MAX_DISTINCT, find};
 use crate::format::{
     Arg, Candidate, GpuConverter, Launch, Matrix, Offsets, SliceOffsets, Stop, TOLD, Target,
@@ -157,6 +158,23 @@ impl Gpu {
         self.make_current()?;
         let (_, count) = find(&mut GpuConversion::new(self, csr), T::PRECISION)?;
         Ok(count <= MAX_DISTINCT)
+    }
+}
+
+impl Gpu {
+    /// Tells whether formats that store values in f32 can hold the values of a matrix on this GPU, as
+    /// the target allows; waits for the GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from the driver.
+    pub(crate) fn holds_in_f32<T: Scalar>(
+        &self,
+        csr: &DeviceCsr<T>,
+        target: &Target<'_>,
+    ) -> Result<bool> {
+        csr.check(self)?;
+        self.make_current()?;
+        holds(&mut GpuConversion::new(self, csr), target)
     }
 }
 

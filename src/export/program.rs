@@ -308,8 +308,13 @@ mod tests {
             let analysis = Analysis::of(&csr);
             for basis in [Basis::Original, Basis::Permuted] {
                 let memory_limit = u64::MAX;
-                let target =
-                    Target { device: &device, precision: Precision::F64, basis, memory_limit };
+                let target = Target {
+                    device: &device,
+                    precision: Precision::F64,
+                    basis,
+                    memory_limit,
+                    stored: Default::default(),
+                };
                 left.retain(|candidate| {
                     let suits = candidate.work(&analysis, &target).is_ok();
                     let layout = suits.then(|| candidate.convert(&csr, &analysis, &target).ok());

@@ -18,6 +18,7 @@ mod candidate;
 mod fill_marker;
 pub(crate) mod gpu;
 pub(crate) mod images;
+pub(crate) mod narrow;
 pub(crate) mod offsets;
 mod row_order;
 mod storage;
@@ -54,7 +55,7 @@ mod sorted_tiles;
 use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
 use crate::scalar::Scalar;
-pub use crate::target::{Basis, Target};
+pub use crate::target::{Basis, StoredValues, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 #[cfg(feature = "cuda")]
 pub(crate) use bhll::fill as block_fill;
@@ -86,6 +87,7 @@ macro_rules! formats {
 // `cargo fmt` does not expand this macro, so `.ci/run` formats the modules by name.
 formats! {
     "csr/csr.rs" csr::CsrFormat,
+    "csr/csr_f32.rs" csr_f32::CsrF32Format,
     "csr/cusparse.rs" cusparse::CusparseFormat,
     "csr/coo.rs" coo::CooFormat,
     "dia/dia.rs" dia::DiaFormat,
@@ -100,12 +102,14 @@ formats! {
     "ell/hyb.rs" hyb::HybFormat,
     "sliced/hll.rs" hll::HllFormat,
     "sliced/hll_vi.rs" hll_vi::HllViFormat,
+    "sliced/hll_f32.rs" hll_f32::HllF32Format,
     "sliced/hll_du/mod.rs" hll_du::HllDuFormat,
     "sliced/bhll/mod.rs" bhll::BhllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,
     "tiled/st_csr.rs" st_csr::StCsrFormat,
+    "tiled/st_csr_f32.rs" st_csr_f32::StCsrF32Format,
     "tiled/st_csr_vi.rs" st_csr_vi::StCsrViFormat,
     "tiled/cache_blocked/mod.rs" cache_blocked::CacheBlockedFormat,
     "cached/column_sweep/mod.rs" column_sweep::ColumnSweepFormat,

@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::narrow::Keep;
 use super::{Basis, Refusal, Target, Work, store};
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::{Csr, accumulate};
@@ -48,15 +49,15 @@ impl Column for u16 {
 
 /// `sums[i] += values[i] * x[columns[i]]`, skipping padding.
 #[inline(always)]
-pub(super) fn add_column<T: Scalar, C: Column>(
+pub(super) fn add_column<K: Keep, T: Scalar, C: Column>(
     sums: &mut [T],
     columns: &[C],
-    values: &[T],
+    values: &[K::Of<T>],
     x: &[T],
 ) {
     for ((sum, &column), &value) in sums.iter_mut().zip(columns).zip(values) {
         if let Some(&x) = x.get(column.index()) {
-            *sum += value * x;
+            *sum += K::load(value) * x;
         }
     }
 }

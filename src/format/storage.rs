@@ -76,8 +76,8 @@ pub trait Layout<T: Scalar>: Send + Sync {
     /// Checks that the layout can hold these values, in the order of the converted CSR matrix.
     ///
     /// # Errors
-    /// [`Refusal`] if the layout relies on equalities among the converted values that these values
-    /// do not have.
+    /// [`Refusal`] if the layout relies on a property of the converted values that these values do
+    /// not have.
     fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
         let _ = values;
         Ok(())
@@ -121,9 +121,14 @@ pub trait Storage {
     const SUITS: &'static str;
     /// Parameters of the format.
     const PARAMS: &'static [Param] = &[];
-    /// True if the format applies only to matrices with many equal values, so that a layout may
-    /// refuse new values.
+    /// True if the format applies only to matrices with certain values, few distinct ones for
+    /// instance, so that a layout may refuse new values.
     const BY_VALUES: bool = false;
+    /// The format that this one is with values in f32, for matrices of f64, if it is such a format.
+    /// Parameters have the names of that format's. Estimates use that format's kernel figures, and
+    /// predictions of a model that does not know this format use that format's ratio of prediction
+    /// to estimate.
+    const NARROWS: Option<&'static str> = None;
     /// Version of the conversion and of the product on a host; records of another version are
     /// stale. Raise it if the arrays change (`tests/layouts.rs` fails until then), or if the
     /// product is rewritten and may take another time.
@@ -233,8 +238,10 @@ pub struct Format {
     pub suits: &'static str,
     /// Parameters of the format: [`Storage::PARAMS`].
     pub params: &'static [Param],
-    /// True if the format applies only to matrices with many equal values: [`Storage::BY_VALUES`].
+    /// True if the format applies only to matrices with certain values: [`Storage::BY_VALUES`].
     pub by_values: bool,
+    /// The format that this one is with values in f32: [`Storage::NARROWS`].
+    pub narrows: Option<&'static str>,
     /// Version of the conversion and of the product on a host: [`Storage::HOST_VERSION`].
     pub host_version: u32,
     /// Role of the format in a choice: [`Storage::ROLE`].
@@ -270,6 +277,7 @@ impl Format {
             suits: S::SUITS,
             params: S::PARAMS,
             by_values: S::BY_VALUES,
+            narrows: S::NARROWS,
             host_version: S::HOST_VERSION,
             role: S::ROLE,
             immediate: S::IMMEDIATE,

@@ -237,12 +237,11 @@ impl<T: Scalar> GpuCopy<T> {
         let mut all = vec![T::ZERO; self.y.len()];
         self.y.read(&mut all)?;
         let order = self.operator.permutation();
-        let name = self.operator.candidate().to_string();
         for (vector, got) in all.chunks(csr.nrows().max(1)).enumerate() {
             let of = (check::seed_of(seed, vector), self.vectors);
             let reference = resident.reference(csr, of, factors);
             let back = order.map(|order| permute_back(got, order));
-            check::compare(&name, &reference, back.as_deref().unwrap_or(got))?;
+            self.operator.check_product(&reference, back.as_deref().unwrap_or(got))?;
         }
         Ok(())
     }

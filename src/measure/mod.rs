@@ -327,7 +327,13 @@ mod tests {
         let devices = Device::shipped();
         let device = devices.iter().find(|d| d.name == "cpu").expect("shipped");
         let precision = Precision::F64;
-        let target = Target { device, precision, basis: Basis::Original, memory_limit };
+        let target = Target {
+            device,
+            precision,
+            basis: Basis::Original,
+            memory_limit,
+            stored: Default::default(),
+        };
         on_host(&tridiagonal(300), &"csr".parse().expect("a format"), &target, &quick())
     }
 
@@ -335,7 +341,8 @@ mod tests {
     fn several_vectors_are_timed_and_kept_with_their_number() {
         let device = crate::device::find("cpu").expect("shipped");
         let (precision, basis, memory_limit) = (Precision::F64, Basis::Permuted, u64::MAX);
-        let target = Target { device: &device, precision, basis, memory_limit };
+        let target =
+            Target { device: &device, precision, basis, memory_limit, stored: Default::default() };
         let protocol = Protocol { vectors: 3, ..quick() };
         let csr = tridiagonal(3000);
         for text in ["csr", "ellr", "hll:sort=512"] {

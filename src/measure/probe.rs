@@ -233,6 +233,7 @@ fn conversion<T: Scalar>(
         precision: T::PRECISION,
         basis: Basis::Original,
         memory_limit: device.memory_bytes,
+        stored: Default::default(),
     };
     let analysis = Analysis::new(csr.pattern());
     let work = candidate.work(&analysis, &target).ok()?;

@@ -216,6 +216,10 @@ impl Predictor {
     }
 
     /// Predicts every candidate that applies to the matrix.
+    ///
+    /// A format that stores in f32 what another format stores in f64, and that the model does not
+    /// know, is predicted by its estimate times the other format's ratio of prediction to estimate,
+    /// for the same parameters.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(analysis), Estimator::new(analysis, target));
         let ((features, estimator), works) = par::join(see, || works(analysis, target));
@@ -228,11 +232,20 @@ impl Predictor {
         });
         let mut suits: Vec<_> = suits.collect();
         relate(suits.iter_mut().map(|(candidate, _, terms)| (*candidate, terms)));
-        let known = suits.into_iter().filter_map(|(candidate, estimate, terms)| {
-            let spmv_s = self.spmv_s(&mut inputs, candidate, &terms)?;
-            let candidate = candidate.clone();
-            let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
-            Some(Known { candidate, cost })
+        let spmv_s: Vec<Option<f64>> = suits
+            .iter()
+            .map(|(candidate, _, terms)| self.spmv_s(&mut inputs, candidate, terms))
+            .collect();
+        // A format that stores f32 is expected to be off its estimate as the format that stores f64.
+        let borrowed_s = |candidate: &Candidate, estimate: &Cost| {
+            let wide = candidate.widened()?;
+            let at = suits.iter().position(|(other, ..)| **other == wide)?;
+            Some(estimate.spmv_s * spmv_s[at]? / suits[at].1.spmv_s)
+        };
+        let known = suits.iter().zip(&spmv_s).filter_map(|((candidate, estimate, _), own_s)| {
+            let spmv_s = own_s.or_else(|| borrowed_s(candidate, estimate))?;
+            let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..*estimate });
+            Some(Known { candidate: (*candidate).clone(), cost })
         });
         let known = known.collect();
         Prediction { known, confidence: inputs.confidence }

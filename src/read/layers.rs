@@ -2,6 +2,8 @@
 
 use std::io::{BufReader, Cursor, Read};
 
+use bytes::Bytes;
+
 use super::content::{Content, HEAD_BYTES, excerpt, sniff};
 use super::context::Context;
 use super::limits::{Limited, io_error, too_much_held};
@@ -114,11 +116,11 @@ impl Opened<'_> {
 }
 
 /// Reads all of a file that is read in place.
-fn held(source: Source<'_>, layers_left: usize) -> Result<Cursor<Vec<u8>>> {
+fn held(source: Source<'_>, layers_left: usize) -> Result<Cursor<Bytes>> {
     let mut bytes = Vec::new();
     let limit = if layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
     let over =
         |_, _| too_much_held("an archive or MATLAB 7.3 file of over 1 GiB inside compression");
     Limited::new(source, limit, over).read_to_end(&mut bytes).map_err(io_error)?;
-    Ok(Cursor::new(bytes))
+    Ok(Cursor::new(bytes.into()))
 }

@@ -40,12 +40,13 @@ mod matlab;
 mod matlab73;
 mod matrix_market;
 mod petsc;
+mod shared_file;
 mod triplets;
 #[cfg_attr(not(feature = "read-archives"), path = "zip_none.rs")]
 mod zip;
 
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek};
+use std::io::{Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -55,6 +56,7 @@ use self::context::{Context, Notes};
 pub use self::limits::Limits;
 use self::limits::io_error;
 pub use self::matrix_market::Shape;
+use self::shared_file::SharedFile;
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -245,7 +247,7 @@ fn opened<T: Scalar>(mut file: File, context: &Context<'_>) -> Result<Found<T>> 
         && file.metadata().map_err(io_error)?.is_file()
     {
         file.rewind().map_err(io_error)?;
-        let source = BufReader::new(file);
+        let source = SharedFile::new(file);
         return match content {
             Content::Zip => found(zip::read(source, context), context),
             _ => found(matlab73::read(source, context), context),
@@ -269,8 +271,12 @@ fn found<T: Scalar>(read: Result<Csr<T>>, context: &Context<'_>) -> Result<Found
     // Looking at all values of a part is faster than looking for the first one.
     const PART: usize = 1 << 14;
     let is_finite = |part: &[T]| part.iter().fold(true, |all, v| all & v.to_f64().is_finite());
-    let parts = csr.values().par_chunks(PART);
-    let Some(part) = parts.position_first(|part| !is_finite(part)) else {
+    let values = csr.values();
+    let fault = match values.len() <= PART {
+        true => (!is_finite(values)).then_some(0),
+        false => values.par_chunks(PART).position_first(|part| !is_finite(part)),
+    };
+    let Some(part) = fault else {
         return Ok(Found { csr, notes: context.notes.take() });
     };
     let first = part * PART;

@@ -21,7 +21,7 @@ use crate::scalar::Scalar;
 /// # Errors
 /// [`Error::Input`] if the archive is damaged, or holds no matrix or several; faults of the matrix.
 pub(super) fn read<T: Scalar>(
-    source: impl Read + Seek + Send,
+    source: impl Read + Seek + Clone + Send + Sync,
     context: &Context<'_>,
 ) -> Result<Csr<T>> {
     let mut zip = ZipArchive::new(source).map_err(zip_error)?;

@@ -12,7 +12,7 @@ use crate::scalar::Scalar;
 /// # Errors
 /// Always [`Error::Input`], with the name of the feature.
 pub(super) fn read<T: Scalar>(
-    _source: impl Read + Seek + Send,
+    _source: impl Read + Seek + Clone + Send + Sync,
     _context: &Context<'_>,
 ) -> Result<Csr<T>> {
     Err(Error::input(

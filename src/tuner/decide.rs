@@ -107,9 +107,9 @@ impl Tuner {
                     kept.map(|kept| Choice { model: model.map(|m| m.model().name()), ..kept })
                 }
                 (Step::Choose(Decision::Quick(stage)), _) => {
-                    let few_values = || has_few_values(subject, analysis);
+                    let have = |what| values_have(what, subject, analysis, &target);
                     let features = &findings.features;
-                    self.rank_quick(stage, features, &target, workload, baseline_s, few_values)?
+                    self.rank_quick(stage, features, &target, workload, baseline_s, have)?
                 }
                 (Step::Choose(Decision::Ranked), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
@@ -267,8 +267,8 @@ impl Tuner {
         choice
     }
 
-    /// Returns the choice of a stage of the quick model; `few_values` tells whether the matrix has
-    /// few distinct values.
+    /// Returns the choice of a stage of the quick model; `have` tells whether the values have a
+    /// property.
     pub(super) fn rank_quick(
         &self,
         stage: Stage,
@@ -276,7 +276,7 @@ impl Tuner {
         target: &Target<'_>,
         workload: &Workload,
         baseline_s: Option<f64>,
-        few_values: impl Fn() -> Result<bool>,
+        have: impl Fn(ValueProperty) -> Result<bool>,
     ) -> Result<Option<Choice>> {
         let predictor = self.model(workload, target.precision);
         let Some((predictor, baseline_s)) = predictor.zip(baseline_s) else { return Ok(None) };
@@ -286,8 +286,12 @@ impl Tuner {
         // Features describe the pattern only; formats that depend on values need a check of their
         // own.
         let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values;
-        if predicted.iter().any(by_values) && !few_values()? {
+        if predicted.iter().any(by_values) && !have(ValueProperty::Few)? {
             predicted.retain(|one| !by_values(one));
+        }
+        let narrow = choose::narrow_costs(features, target, workload, &predicted);
+        if !narrow.is_empty() && have(ValueProperty::InF32)? {
+            predicted.extend(narrow.iter().map(|(candidate, cost)| (candidate, *cost)));
         }
         let own = model.quick.as_ref().and_then(|quick| quick.stage(stage));
         let margin = own.map_or(0.0, |stage| stage.margin).max(target.device.margin);
@@ -389,16 +393,34 @@ fn look_at<'c, 's, T: Scalar>(
     Ok(analysis.get_or_init(|| Analysis::sampled(csr)))
 }
 
-/// Tells whether the matrix has few distinct values, as counted by the GPU that holds it, else from
-/// an analysis on the host.
-fn has_few_values<'s, T: Scalar>(
+/// A property of the values of a matrix, on which formats depend.
+pub(super) enum ValueProperty {
+    /// There are few distinct values.
+    Few,
+    /// F32 holds them, exactly or as the target allows.
+    InF32,
+}
+
+/// Tells whether the values have a property, as found by the GPU that holds the matrix, else from an
+/// analysis on the host.
+fn values_have<'s, T: Scalar>(
+    what: ValueProperty,
     subject: &'s Subject<'_, T>,
     analysis: &OnceCell<Analysis<'s>>,
+    target: &Target<'_>,
 ) -> Result<bool> {
-    match subject.has_few_values()? {
-        Some(few) => Ok(few),
-        None => Ok(look_at(subject, analysis)?.few_values().is_some()),
+    let on_gpu = match what {
+        ValueProperty::Few => subject.has_few_values()?,
+        ValueProperty::InF32 => subject.holds_in_f32(target)?,
+    };
+    if let Some(found) = on_gpu {
+        return Ok(found);
     }
+    let analysis = look_at(subject, analysis)?;
+    Ok(match what {
+        ValueProperty::Few => analysis.few_values().is_some(),
+        ValueProperty::InF32 => analysis.first_lost(target.stored, analysis.detail()).is_none(),
+    })
 }
 
 /// Returns the candidates of a ranking with their expected times, as ranked and by estimate alone.

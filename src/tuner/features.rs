@@ -72,7 +72,7 @@ impl Tuner {
         let stage = Stage::ALL.into_iter().rev().find(|&stage| has(stage)).unwrap_or_default();
         let choice = match device.kind {
             Kind::Gpu => {
-                self.rank_quick(stage, &features, &target, workload, baseline_s, || Ok(false))?
+                self.rank_quick(stage, &features, &target, workload, baseline_s, |_| Ok(false))?
             }
             Kind::Host => None,
         };

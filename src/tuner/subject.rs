@@ -123,6 +123,18 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
+    /// Tells whether formats that store values in f32 can hold the values, found on the GPU; `None` if
+    /// the matrix is not on a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the GPU fails.
+    pub(super) fn holds_in_f32(&self, target: &Target<'_>) -> Result<Option<bool>> {
+        if let Some((gpu, csr)) = &self.on_gpu {
+            return gpu.holds_in_f32(csr, target).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Converts the matrix on the GPU, without the host; `None` if the matrix is not on a GPU, or
     /// if the format is converted on the host.
     ///

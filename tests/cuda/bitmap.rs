@@ -150,7 +150,13 @@ impl GpuConverter for Recorder {
 fn launches<T: Scalar>(candidate: &Candidate) -> Vec<Launch> {
     let device = ellect::device::find("h200").expect("shipped");
     let (basis, memory_limit) = (Basis::Original, u64::MAX);
-    let target = Target { device: &device, precision: T::PRECISION, basis, memory_limit };
+    let target = Target {
+        device: &device,
+        precision: T::PRECISION,
+        basis,
+        memory_limit,
+        stored: Default::default(),
+    };
     let mut all = Vec::new();
     for (_, csr) in corpus::small() {
         let csr = csr.cast::<T>();

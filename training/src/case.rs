@@ -121,7 +121,10 @@ impl Case {
     /// Returns whether the matrix has few distinct values: it does if a format that depends on them
     /// was timed.
     pub fn has_few_values(&self) -> bool {
-        self.trials.iter().any(|trial| trial.candidate.format.by_values)
+        let few = |candidate: &Candidate| {
+            candidate.format.by_values && candidate.format.narrows.is_none()
+        };
+        self.trials.iter().any(|trial| few(&trial.candidate))
     }
 
     /// Returns whether some record tells by which code its conversion ran.

@@ -316,6 +316,26 @@ mod tests {
     }
 
     #[test]
+    fn conversions_of_unknown_code_count_only_where_all_are() {
+        let mut cases = cases();
+        // One quarter of the matrices: half of those on which HLL was timed.
+        for trial in cases.iter_mut().step_by(4).flat_map(|case| &mut case.trials) {
+            trial.conversion_is_known = trial.name == HLL;
+            trial.convert_s = if trial.name == HLL { 2e-4 } else { trial.convert_s };
+        }
+        let (learned, quick) =
+            learn(&cases, &Settings::default()).expect("families").expect("some");
+        for stage in &learned.stages {
+            let of = stage.candidates.iter().find(|of| of.candidate == HLL).expect("the best");
+            let convert_s = of.conversion.seconds(1e-4);
+            assert!((convert_s - 2e-4).abs() < 1e-12, "{convert_s}");
+        }
+        let totals = amortized::there(&cases, &quick, &[10_000]);
+        let speedup = totals.all[0].speedup;
+        assert!((speedup - 2.0).abs() < 0.02, "only matrices on which HLL wins: {speedup}");
+    }
+
+    #[test]
     fn formats_for_few_distinct_values_are_learned_and_predicted_only_there() {
         const ST_CSR_VI: &str = "st_csr_vi:tile=1024";
         let mut cases = cases();

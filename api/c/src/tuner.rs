@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ellect::choose::{Effort, Trials, ValuesUse, Verify};
 use ellect::csr::CsrRef;
-use ellect::format::Basis;
+use ellect::format::{Basis, StoredValues};
 use ellect::{Error, Precision, Tuner, Wisdom, Workload};
 use serde::Serialize;
 
@@ -131,6 +131,7 @@ impl EllectWorkload {
             verify: if verify { Verify::OnPrepare } else { Verify::No },
             trials: if no_trials { Trials::Never } else { Trials::WhenTheyPay },
             budget_s: (self.budget_s > 0.0).then_some(self.budget_s),
+            stored: StoredValues::Exact,
         };
         workload.check()?;
         Ok(workload)

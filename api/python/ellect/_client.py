@@ -233,7 +233,7 @@ class Client:
             `Recommendation.fingerprint` of an earlier answer, instead of the matrix; the service
             ranks again with other options.
         **options
-            Options of the service: device, spmvs, transposed, vectors, updates, effort, basis,
+            Options of the service: device, spmvs, transposed, vectors, updates, effort, basis, values,
             memory_limit, budget, mode, top and generate.
 
         Returns

@@ -25,6 +25,7 @@ class _Use(TypedDict):
     updates: int
     effort: str
     basis: str
+    values: str
     memory_limit: int | None
     budget_s: float | None
     verify: bool

@@ -35,6 +35,7 @@ def _use(
     updates: int,
     effort: str,
     basis: str,
+    values: str,
     memory_limit: int | None,
     budget_s: float | None,
     verify: bool = False,
@@ -46,6 +47,7 @@ def _use(
         "updates": count("updates", updates),
         "effort": effort,
         "basis": basis,
+        "values": values,
         "memory_limit": None if memory_limit is None else count("memory_limit", memory_limit),
         "budget_s": None if budget_s is None else float(budget_s),
         "verify": bool(verify),
@@ -110,11 +112,14 @@ class Tuner:
         precision: str | None = None,
         effort: str = "predict",
         basis: str = "original",
+        values: str = "exact",
         memory_limit: int | None = None,
         budget_s: float | None = None,
     ) -> Recommendation:
         """Rank all storage formats for a matrix. See `ellect.recommend`."""
-        use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s)
+        use = _use(
+            spmvs, transposed, vectors, updates, effort, basis, values, memory_limit, budget_s
+        )
         matrix, _ = load(A, shape, precision, 2)
         return Recommendation.from_dict(json.loads(self._core.recommend(matrix, use)))
 
@@ -138,12 +143,24 @@ class Tuner:
         precision: str | None = None,
         effort: str = "predict",
         basis: str = "original",
+        values: str = "exact",
         memory_limit: int | None = None,
         budget_s: float | None = None,
         verify: bool = False,
     ) -> Operator:
         """Choose a format, convert the matrix and return the operator. See `ellect.prepare`."""
-        use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s, verify)
+        use = _use(
+            spmvs,
+            transposed,
+            vectors,
+            updates,
+            effort,
+            basis,
+            values,
+            memory_limit,
+            budget_s,
+            verify,
+        )
         if self._name.startswith("cuda:") and not isinstance(A, (str, os.PathLike)):
             csr = parts(A, shape)
             if is_on_gpu(csr.data):
@@ -185,6 +202,7 @@ def recommend(
     precision: str | None = None,
     effort: str = "predict",
     basis: str = "original",
+    values: str = "exact",
     memory_limit: int | None = None,
     budget_s: float | None = None,
 ) -> Recommendation:
@@ -214,6 +232,11 @@ def recommend(
         ``measure`` times the best candidates on the device, ``exhaustive`` times all.
     basis : {'original', 'permuted'}
         ``permuted`` also allows formats that permute rows and columns.
+    values : {'exact', 'f32'}
+        ``f32`` also allows formats that round the values of an f64 matrix to f32, while vectors and
+        sums stay f64: row i of a product then differs from that of the exact values by at most
+        ``2**-24 * sum(abs(A[i, j]) * abs(x[j]))``, beside the rounding of f64. Formats that store
+        values in f32 without any rounding need no permission.
     memory_limit : int, optional
         Maximum number of bytes of a format other than CSR.
     budget_s : float, optional
@@ -238,7 +261,7 @@ def recommend(
     >>> answer.device, answer.precision, answer.spmvs
     ('h200', 'f64', 10)
     """
-    use = _use(spmvs, transposed, vectors, updates, effort, basis, memory_limit, budget_s)
+    use = _use(spmvs, transposed, vectors, updates, effort, basis, values, memory_limit, budget_s)
     tuner = tuner_of(device)._core
     matrix, _ = load(A, shape, precision, 2)
     return Recommendation.from_dict(json.loads(tuner.recommend(matrix, use)))
@@ -273,6 +296,7 @@ def prepare(
     precision: str | None = None,
     effort: str = "predict",
     basis: str = "original",
+    values: str = "exact",
     memory_limit: int | None = None,
     budget_s: float | None = None,
     verify: bool = False,
@@ -281,7 +305,7 @@ def prepare(
 
     Parameters
     ----------
-    A, shape, spmvs, vectors, updates, precision, effort, basis, memory_limit, budget_s
+    A, shape, spmvs, vectors, updates, precision, effort, basis, values, memory_limit, budget_s
         As for `recommend`. A matrix in the memory of a GPU is not copied if its format allows:
         do not change its arrays as long as the operator exists.
     transposed : int
@@ -325,6 +349,7 @@ def prepare(
         precision=precision,
         effort=effort,
         basis=basis,
+        values=values,
         memory_limit=memory_limit,
         budget_s=budget_s,
         verify=verify,

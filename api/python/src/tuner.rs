@@ -27,6 +27,7 @@ pub struct Use {
     updates: u64,
     effort: String,
     basis: String,
+    values: String,
     memory_limit: Option<u64>,
     budget_s: Option<f64>,
     verify: bool,
@@ -39,6 +40,7 @@ impl Use {
             transposed: self.transposed,
             vectors: self.vectors,
             basis: self.basis.parse()?,
+            stored: self.values.parse()?,
             values: match self.updates {
                 0 => ValuesUse::Fixed,
                 updates => ValuesUse::Change(updates),

@@ -52,7 +52,7 @@ def runs(ptr):
 
 
 def rows_of(layout):
-    """csr and pcsr: entry by entry, row by row."""
+    """csr, csr_f32 and pcsr: entry by entry, row by row."""
     return runs(layout.get("row_ptr"))[0], layout.get("col_idx"), layout.get("values")
 
 
@@ -77,7 +77,7 @@ def hybrid(layout):
 
 
 def slices(layout):
-    """hll, biell and bijad: slots of a slice column by column; of a bisection, group by group."""
+    """hll, hll_f32, biell and bijad: slots of a slice column by column; of a bisection, group by group."""
     height, ptr = layout.number("slice_rows"), layout.get("slice_ptr")
     part, slot = runs(ptr)
     groups = 6 if layout.about["format"].startswith("bi") else 1
@@ -159,7 +159,7 @@ def constants(layout):
 
 
 def tiles(layout):
-    """st_csr and st_csr_vi: entries of a tile by column, with their places by row."""
+    """st_csr, st_csr_f32 and st_csr_vi: entries of a tile by column, with their places by row."""
     tile, extra, ends = layout.number("tile"), layout.number("extra"), layout.get("ends")
     head, values, number = layout.get("tiles"), layout.get("values"), layout.get("value_idx")
     slot = np.arange(len(head) * tile)
@@ -178,6 +178,7 @@ def tiles(layout):
     size = 8 if layout.about["precision"] == "f64" else 4
     piece = 16 // size
     place ^= place // (8 * piece) % (8 // piece) * piece
+    piece = 16 // values.itemsize
     value = slot // 256 * 256 + (k // piece * 32 + thread % 32) * piece + k % piece
     if layout.about["format"].endswith("_vi"):
         value = np.zeros_like(slot) if number is None else number
@@ -248,17 +249,17 @@ def cached_hubs(layout):
 
 # The function of each format; a test compares the names with `ellect formats`.
 FAMILIES = {
-    **dict.fromkeys(["csr", "pcsr"], rows_of),
+    **dict.fromkeys(["csr", "csr_f32", "pcsr"], rows_of),
     "coo": coordinates,
     **dict.fromkeys(["ell", "ellr", "ellg", "jad", "pjds", "pellr"], columns_of_slots),
     "hyb": hybrid,
-    **dict.fromkeys(["hll", "biell", "bijad"], slices),
+    **dict.fromkeys(["hll", "hll_f32", "biell", "bijad"], slices),
     "hll_vi": quads,
     "hll_du": deltas,
     "bhll": blocks,
     **dict.fromkeys(["dia", "hdia"], diagonals),
     "cdia": constants,
-    **dict.fromkeys(["st_csr", "st_csr_vi"], tiles),
+    **dict.fromkeys(["st_csr", "st_csr_f32", "st_csr_vi"], tiles),
     "cache_blocked": slabs,
     "column_sweep": swept,
     "ehyb": cached_parts,

@@ -17,7 +17,10 @@ MATRICES = {
     "cdia": "constant5:2500",
     "dia": "constant5:2500",
     "hdia": "constant5:2500",
+    "csr_f32": "constant5:2500",
+    "hll_f32": "constant5:2500",
     "hll_vi": "constant5:2500",
+    "st_csr_f32": "constant5:2500",
     "st_csr_vi": "constant5:2500",
     "hub_ell": "rmat:3000",
     "column_sweep": "rmat:3000",
@@ -33,6 +36,7 @@ VARIANTS = [
     "hll:hack=64,sort=all",
     "bhll:col=16,sort=512",
     "bhll:b=2",
+    "hll_f32:col=16,sort=512",
     "hll_vi:col=16",
     "hll_du:sort=512",
     "st_csr:tile=2048",
@@ -87,6 +91,8 @@ def test_every_format_that_can_be_written_is_read():
 )
 @pytest.mark.parametrize("to", [*layouts.FAMILIES, *VARIANTS])
 def test_a_layout_multiplies(to, precision, basis, device, matrix, tmp_path):
+    if precision == "f32" and "_f32" in to:
+        pytest.skip("it stores f64 values in f32")
     path, csr = matrix(MATRICES.get(to.split(":")[0], "elasticity:900"))
     output = tmp_path / "layout.npz"
     options = ["--to", to, "--device", device, "--precision", precision, "--basis", basis]

@@ -164,6 +164,9 @@ fn write<T: Scalar>(
     let analysis = Analysis::of(csr);
     candidate.work(&analysis, &target).map_err(|reason| candidate.refused(&reason))?;
     let layout = candidate.convert(csr, &analysis, &target)?;
+    // The program compares its products with the matrix that the layout holds.
+    let rounded = (candidate.rounding(&target) > 0.0).then(|| layout.to_csr());
+    let csr = rounded.as_ref().unwrap_or(csr);
     let export = Export::new(&candidate, layout.as_ref(), csr, &target)?;
     write_file(&convert.output, |out| Ok(export.npz(out)?))?;
     if let Some([program, data]) = convert.program()? {

@@ -99,7 +99,7 @@ impl Received {
         match &self.content {
             Content::Memory { chunks, .. } => match chunks.as_slice() {
                 [whole] => options.bytes(whole),
-                chunks => options.bytes(&chunks.concat()),
+                chunks => options.stream(Chunks { rest: chunks.iter(), next: &[] }),
             },
             Content::File(file) => options.file(file.path()),
             Content::Kept(path) => options.file(path),

@@ -18,6 +18,7 @@ use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
+use ellect::unstable::par;
 use ellect::{CsrRef, Fingerprint, Precision, Scalar};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -50,6 +51,9 @@ const LEAST_BYTES: u64 = 16 << 20;
 /// First reservation for a matrix per byte of the body, plain or packed. Few bodies need more;
 /// those are read again with a larger one.
 const PER_BODY_BYTE: [u64; 2] = [6, 16];
+
+/// Number of entries from which on a matrix's values and pattern are hashed at once.
+const AT_ONCE: usize = 1 << 18;
 
 /// Factor from one reservation to the next.
 const GROWTH: u64 = 4;
@@ -448,14 +452,24 @@ fn keep_by_pattern(service: &Service, options: &Options, answer: &Arc<Answer>) {
 
 /// Returns a hash of the pattern and the values of a matrix; `seed` is as for bodies.
 fn hash_of<T: Scalar>(csr: CsrRef<'_, T>, seed: u64) -> u128 {
-    let mut hash = Xxh3::with_seed(seed);
-    hash.update(Fingerprint::of(csr.pattern()).to_string().as_bytes());
-    for values in csr.values().chunks(512) {
-        let mut bits = [[0; 8]; 512];
-        for (bits, value) in bits.iter_mut().zip(values) {
-            *bits = value.bits().to_le_bytes();
+    let of_values = || {
+        let mut hash = Xxh3::with_seed(seed);
+        for values in csr.values().chunks(512) {
+            let mut bits = [[0; 8]; 512];
+            for (bits, value) in bits.iter_mut().zip(values) {
+                *bits = value.bits().to_le_bytes();
+            }
+            hash.update(bits[..values.len()].as_flattened());
         }
-        hash.update(bits[..values.len()].as_flattened());
-    }
+        hash.digest128()
+    };
+    let of_pattern = || Fingerprint::of(csr.pattern());
+    let (values, pattern) = match csr.nnz() < AT_ONCE {
+        true => (of_values(), of_pattern()),
+        false => par::join(of_values, of_pattern),
+    };
+    let mut hash = Xxh3::with_seed(seed);
+    hash.update(pattern.to_string().as_bytes());
+    hash.update(&values.to_le_bytes());
     hash.digest128()
 }

@@ -246,7 +246,13 @@ fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compare
     for class in classes {
         let csr = generate::by_name(class, 1500, 1).expect("a class").cast::<T>();
         let analysis = Analysis::of(&csr);
-        let target = Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX };
+        let target = Target {
+            device,
+            precision: T::PRECISION,
+            basis,
+            memory_limit: u64::MAX,
+            stored: Default::default(),
+        };
         for candidate in all {
             if candidate.work(&analysis, &target).is_err() {
                 continue;
@@ -296,7 +302,13 @@ fn every_launch_passes_what_its_kernel_takes_and_every_kernel_has_a_launch() {
         multiply::<f64>(&device, basis, &all, &mut compared);
         multiply::<f32>(&device, basis, &all, &mut compared);
         for precision in Precision::ALL {
-            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+            let target = Target {
+                device: &device,
+                precision,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
             all.iter().for_each(|candidate| convert(candidate, &target, &mut compared));
         }
     }

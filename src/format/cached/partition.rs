@@ -343,6 +343,7 @@ mod tests {
             precision: crate::Precision::F64,
             basis: Basis::Original,
             memory_limit: u64::MAX,
+            stored: Default::default(),
         };
         let plan = |text: &str| {
             let candidate: super::super::Candidate = text.parse().expect("a candidate");

@@ -206,21 +206,21 @@ fn cut_rows(analysis: &Analysis<'_>, target: &Target<'_>, cut: &Cut, whole: Work
 }
 
 /// Returns how a target cuts the rows of a matrix; `None` if it cuts none.
-fn cut_of(analysis: &Analysis<'_>, target: &Target<'_>) -> Option<Cut> {
+pub(super) fn cut_of(analysis: &Analysis<'_>, target: &Target<'_>) -> Option<Cut> {
     let pattern = analysis.pattern();
     let cut = cut_for(pattern.nrows(), pattern.nnz());
     (target.device.kind == Kind::Gpu && cut.applies(analysis.max_length())).then_some(cut)
 }
 
 /// Returns how the rows of a matrix of this size are cut on a GPU, if any is long.
-fn cut_for(nrows: usize, nnz: usize) -> Cut {
+pub(super) fn cut_for(nrows: usize, nnz: usize) -> Cut {
     Cut::of(nnz, lanes_a_row(nrows, nnz))
 }
 
 /// Lanes that share a row on a GPU, found by measurement. Short rows of average length are loaded
 /// at once, [`BATCH`] entries per lane; among long rows, neighbours share more of x where each has
 /// few lanes (tests/results/tried.md).
-fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
+pub(super) fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     match nnz / nrows.max(1) {
         0..=10 => 2,
         11..=20 => 4,
@@ -294,7 +294,7 @@ const WHOLE_ROWS: &str = "csr";
 const CUT_ROWS: &str = "csr_long";
 
 /// Threads per block.
-const BLOCK: u32 = 256;
+pub(super) const BLOCK: u32 = 256;
 
 /// The arrays of a CSR matrix, with the ranges of rows that threads process.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 //! rows, in the starts of the columns, and in the row lengths that they store.
 
 use super::gpu::launch::{Arrays, NULL};
+use super::narrow::AsGiven;
 use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of,
@@ -170,7 +171,12 @@ impl<T: Scalar> Layout<T> for ColumnMajor<T> {
                 let first = self.starts.get(k) + rows.start;
                 let slots = first..first + active;
                 let sums = &mut sums[..active];
-                add_column(sums, &self.col_idx[slots.clone()], &self.values[slots], x);
+                add_column::<AsGiven, _, _>(
+                    sums,
+                    &self.col_idx[slots.clone()],
+                    &self.values[slots],
+                    x,
+                );
             }
         });
     }

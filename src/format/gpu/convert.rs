@@ -4,6 +4,7 @@
 //! between; a [`GpuConverter`] executes these steps. So formats know nothing of CUDA, and the CUDA code
 //! knows no format.
 
+use super::super::narrow::gpu::{NARROW, NARROWED};
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use super::launch::NULL;
 use super::stop::Stop;
@@ -419,6 +420,22 @@ impl SlotFill {
             converter.launch(&launch)?;
         }
         Ok(())
+    }
+
+    /// As [`SlotFill::fill`], with the values of a matrix of f64 in f32.
+    pub fn fill_narrowed(
+        self,
+        converter: &mut dyn GpuConverter,
+        rows: &GpuRows,
+    ) -> Result<Vec<Launch>, Stop> {
+        let mut launches = |of| -> Result<Vec<Launch>, Stop> {
+            let launches = self.launches(converter, rows, NARROWED, of)?;
+            Ok(launches.into_iter().map(|launch| Launch { image: NARROW, ..launch }).collect())
+        };
+        let all = launches([rows.relabel, self.columns, Arg::Values])?;
+        let update = launches([NULL, NULL, Arg::Values])?;
+        all.iter().try_for_each(|launch| converter.launch(launch))?;
+        Ok(update)
     }
 
     /// The launches that fill the columns, unless null, and the values. The addresses are those of

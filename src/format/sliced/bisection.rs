@@ -14,6 +14,7 @@
 
 use rayon::prelude::*;
 
+use super::narrow::{AsGiven, Keep};
 use super::row_order::{self, ArrayCosts, Column, WARP};
 use super::sliced::{ColumnWidth, Kernel, SliceMultiply, SliceShape, SlicedLayout};
 use super::{Offsets, Refusal, Target, Work};
@@ -75,7 +76,7 @@ pub(super) fn convert<T: Scalar>(
     sort: Sort,
 ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
     let shape = Bisection { starts: Offsets::new(&group_starts(analysis, sort)) };
-    SlicedLayout::new(csr, analysis, target, sort, shape, ColumnWidth::Wide)
+    SlicedLayout::new(csr, analysis, target, (sort, ColumnWidth::Wide), shape, AsGiven)
 }
 
 impl Bisection {
@@ -112,11 +113,11 @@ impl SliceShape for Bisection {
 
 impl SliceMultiply for Bisection {
     #[inline(always)]
-    fn add<T: Scalar, C: Column>(
+    fn add<K: Keep, T: Scalar, C: Column>(
         &self,
         s: usize,
         columns: &[C],
-        values: &[T],
+        values: &[K::Of<T>],
         x: &[T],
         sums: &mut [T],
     ) {
@@ -125,7 +126,7 @@ impl SliceMultiply for Bisection {
             let group = self.group(s, g);
             let (columns, values) = (&columns[group.clone()], &values[group]);
             for (columns, values) in columns.chunks_exact(WARP).zip(values.chunks_exact(WARP)) {
-                row_order::add_column(&mut lanes, columns, values, x);
+                row_order::add_column::<K, _, _>(&mut lanes, columns, values, x);
             }
             fold(&mut lanes, WARP >> g);
         }

@@ -23,6 +23,8 @@
 use ellect_kernels::shared;
 
 use super::many::LARGEST_BLOCK;
+use super::narrow::gpu::Search;
+use super::narrow::{AsGiven, Keep};
 use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
 use super::sliced::{
     ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
@@ -33,7 +35,7 @@ use super::{
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 
 /// See the module.
 #[derive(Debug)]
@@ -93,31 +95,7 @@ impl Storage for HllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
-        if sort == Sort::Rcm {
-            check_reordering(analysis, target)?;
-        }
-        let slots = analysis.slots(hack, sort);
-        let n_hacks = analysis.pattern().nrows().div_ceil(hack);
-        let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
-        let column_bytes = match width(params) {
-            ColumnWidth::Wide => 4 * slots,
-            ColumnWidth::Narrow => {
-                check_narrow(analysis, target, hack, sort)?;
-                2 * slots + 4 * n_hacks as u64
-            }
-        };
-        let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
-        let warps = (hack * threads / WARP) as u64;
-        let arrays = ArrayCosts {
-            layout_bytes: bytes,
-            stream_bytes: bytes,
-            entries: slots,
-            steps: analysis.n_iter(hack * threads, threads, sort) * warps,
-        };
-        let work = row_order::work(analysis, target, sort, threads, arrays);
-        let reordered = if sort == Sort::Rcm { analysis.pattern().nnz() as u64 } else { 0 };
-        Ok(Work { partitioned_edges: reordered, ..work })
+        work_with(analysis, params, target, target.precision.bytes())
     }
 
     fn convert<T: Scalar>(
@@ -126,12 +104,7 @@ impl Storage for HllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<SlicedLayout<T, HackShape>, Refusal> {
-        let (hack, sort) = (params.int("hack"), sort(params));
-        let offsets = analysis.slice_offsets(hack, sort);
-        let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
-        let threads = params.int("tpr");
-        let shape = HackShape { size: hack, offsets: Offsets::new(&offsets), threads };
-        SlicedLayout::new(csr, analysis, target, sort, shape, width(params))
+        convert_with(csr, analysis, params, target, (Self::NAME, AsGiven))
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
@@ -152,34 +125,108 @@ impl Storage for HllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
-        let (hack, threads) = (params.int("hack"), params.int("tpr"));
-        let narrow = width(params) == ColumnWidth::Narrow;
-        let hacks = hacks::GpuHacks::new(converter, [hack, 1], sort(params), narrow, target)?;
-        let hacks::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
-        let value_bytes = target.precision.bytes() as u64;
-        let bytes = [starts.total * bits / 8, starts.total * value_bytes];
-        target.check_bytes(bytes.iter().sum())?;
-        let [columns, values] = convert::arrays(converter, bytes)?;
-        let update = hacks.slots(columns, values).fill(converter, rows, target)?;
-        let slots_and_rows = hacks.slots_and_rows();
-        let [_, stored] = slots_and_rows;
-        let shape = stem(hack, *bits as usize, threads, slots_and_rows);
-        let kernel = format!("{shape}_{}", target.precision);
-        let (starts, base, scatter) = (starts.args, *base, rows.scatter);
-        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
-        let lanes = stored as usize * threads;
-        let launch = product.launch("hll", kernel, converter.matrix().nrows, lanes);
-        let order = rows.basis_order();
-        Ok(GpuLayout { launches: vec![launch], update, order, ..GpuLayout::default() })
+        build_with(converter, params, target, (Self::NAME, None))
     }
 }
+/// The work of hacks whose stored values take `value_bytes` each.
+pub(super) fn work_with(
+    analysis: &Analysis<'_>,
+    params: &Params,
+    target: &Target<'_>,
+    value_bytes: usize,
+) -> Result<Work, Refusal> {
+    let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
+    if sort == Sort::Rcm {
+        check_reordering(analysis, target)?;
+    }
+    let slots = analysis.slots(hack, sort);
+    let n_hacks = analysis.pattern().nrows().div_ceil(hack);
+    let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
+    let column_bytes = match width(params) {
+        ColumnWidth::Wide => 4 * slots,
+        ColumnWidth::Narrow => {
+            check_narrow(analysis, target, hack, sort)?;
+            2 * slots + 4 * n_hacks as u64
+        }
+    };
+    let bytes = offset_bytes + column_bytes + slots * value_bytes as u64;
+    let warps = (hack * threads / WARP) as u64;
+    let arrays = ArrayCosts {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: slots,
+        steps: analysis.n_iter(hack * threads, threads, sort) * warps,
+    };
+    let work = row_order::work(analysis, target, sort, threads, arrays);
+    let reordered = if sort == Sort::Rcm { analysis.pattern().nnz() as u64 } else { 0 };
+    Ok(Work { partitioned_edges: reordered, ..work })
+}
 
-/// Name of the kernel without the precision, for hacks of `hack` rows, columns of `column_bits`
+/// Converts on the host, for the kernels of `image`.
+pub(super) fn convert_with<T: Scalar, K: Keep>(
+    csr: CsrRef<'_, T>,
+    analysis: &Analysis<'_>,
+    params: &Params,
+    target: &Target<'_>,
+    (image, keep): (&'static str, K),
+) -> Result<SlicedLayout<T, HackShape, K>, Refusal> {
+    let (size, sort) = (params.int("hack"), sort(params));
+    let offsets = analysis.slice_offsets(size, sort);
+    let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
+    let shape =
+        HackShape { image, size, offsets: Offsets::new(&offsets), threads: params.int("tpr") };
+    SlicedLayout::new(csr, analysis, target, (sort, width(params)), shape, keep)
+}
+
+/// Converts on a GPU, for the kernels of `image`. Values are stored in f32 where `search` looks for
+/// those that f32 does not hold.
+pub(super) fn build_with(
+    converter: &mut dyn GpuConverter,
+    params: &Params,
+    target: &Target<'_>,
+    (image, search): (&'static str, Option<Search>),
+) -> Result<GpuLayout, Stop> {
+    let (hack, threads) = (params.int("hack"), params.int("tpr"));
+    let narrow = width(params) == ColumnWidth::Narrow;
+    let hacks = hacks::GpuHacks::new(converter, [hack, 1], sort(params), narrow, target);
+    // The host checks values first, and the GPU states the same reason.
+    search.iter().try_for_each(|search| search.end(converter))?;
+    let hacks = hacks?;
+    let hacks::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+    let stored = if search.is_some() { Precision::F32 } else { target.precision };
+    let bytes = [starts.total * bits / 8, starts.total * stored.bytes() as u64];
+    target.check_bytes(bytes.iter().sum())?;
+    let [columns, values] = convert::arrays(converter, bytes)?;
+    let slots = hacks.slots(columns, values);
+    let update = match search {
+        Some(_) => slots.fill_narrowed(converter, rows)?,
+        None => slots.fill(converter, rows, target)?,
+    };
+    let check = search.map(|search| search.check(converter)).transpose()?;
+    let slots_and_rows = hacks.slots_and_rows();
+    let [_, stored] = slots_and_rows;
+    let shape = stem(image, hack, *bits as usize, threads, slots_and_rows);
+    let kernel = format!("{shape}_{}", target.precision);
+    let (starts, base, scatter) = (starts.args, *base, rows.scatter);
+    let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
+    let lanes = stored as usize * threads;
+    let launch = product.launch(image, kernel, converter.matrix().nrows, lanes);
+    let order = rows.basis_order();
+    Ok(GpuLayout { launches: vec![launch], update, check, order, ..GpuLayout::default() })
+}
+
+/// Name of the kernel of `image` without the precision, for hacks of `hack` rows, columns of `column_bits`
 /// bits and `threads` threads per row. With one thread per row and many `slots` per row, the kernel
 /// loads columns ahead.
-fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]) -> String {
+fn stem(
+    image: &str,
+    hack: usize,
+    column_bits: usize,
+    threads: usize,
+    [slots, rows]: [u64; 2],
+) -> String {
     let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
-    format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
+    format!("{image}_{hack}_c{column_bits}_t{threads}{deep}")
 }
 
 /// Lanes that share a row in products with 8 packed vectors.
@@ -223,6 +270,8 @@ fn width(params: &Params) -> ColumnWidth {
 /// Hacks of a fixed number of rows, stored column by column.
 #[derive(Debug)]
 pub struct HackShape {
+    /// The image of the kernels.
+    image: &'static str,
     size: usize,
     offsets: Offsets,
     /// GPU threads that share a row.
@@ -257,24 +306,24 @@ impl SliceShape for HackShape {
 
 impl SliceMultiply for HackShape {
     #[inline(always)]
-    fn add<T: Scalar, C: Column>(
+    fn add<K: Keep, T: Scalar, C: Column>(
         &self,
         _s: usize,
         columns: &[C],
-        values: &[T],
+        values: &[K::Of<T>],
         x: &[T],
         sums: &mut [T],
     ) {
         for (columns, values) in columns.chunks_exact(self.size).zip(values.chunks_exact(self.size))
         {
-            add_column(sums, columns, values, x);
+            add_column::<K, _, _>(sums, columns, values, x);
         }
     }
 
     fn kernel(&self, column_bits: usize) -> Kernel {
         Kernel {
-            image: "hll",
-            stem: stem(self.size, column_bits, self.threads, self.slots_and_rows()),
+            image: self.image,
+            stem: stem(self.image, self.size, column_bits, self.threads, self.slots_and_rows()),
             threads: self.threads,
         }
     }

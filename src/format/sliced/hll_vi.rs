@@ -245,7 +245,13 @@ mod tests {
             Csr::from_triplets(40, 40, (0..40).flat_map(row)).expect("indices are in range");
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
-        let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+        let target = Target {
+            device: &device,
+            precision,
+            basis,
+            memory_limit: u64::MAX,
+            stored: Default::default(),
+        };
         let params = Params::defaults(HllViFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let stored =

@@ -1,4 +1,4 @@
-//! Layouts stored slice by slice: hll, hll_vi, hll_du, biell and bijad.
+//! Layouts stored slice by slice: hll, hll_f32, hll_vi, hll_du, biell and bijad.
 //!
 //! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps
 //! the entries of a row to slots of its slice; [`SliceMultiply`] computes products.
@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
 use super::many::{self, BlockProduct, XBlock, YBlock};
+use super::narrow::{self, AsGiven, Keep};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::analysis::{Analysis, Sort, inverse};
@@ -41,11 +42,11 @@ pub trait SliceShape: Send + Sync {
 /// A shape with its own product.
 pub trait SliceMultiply: SliceShape {
     /// Adds the products of the rows of slice `s` to `sums`.
-    fn add<T: Scalar, C: Column>(
+    fn add<K: Keep, T: Scalar, C: Column>(
         &self,
         s: usize,
         columns: &[C],
-        values: &[T],
+        values: &[K::Of<T>],
         x: &[T],
         sums: &mut [T],
     );
@@ -277,13 +278,14 @@ impl<S: SliceShape, C: SliceColumns> Sliced<S, C> {
 
 /// The arrays of a layout stored slice by slice.
 #[derive(Debug)]
-pub struct SlicedLayout<T, S> {
+pub struct SlicedLayout<T: Scalar, S, K: Keep = AsGiven> {
     sliced: Sliced<S>,
-    values: Vec<T>,
+    values: Vec<K::Of<T>>,
+    keep: K,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar, S: SliceMultiply> SlicedLayout<T, S> {
+impl<T: Scalar, S: SliceMultiply, K: Keep> SlicedLayout<T, S, K> {
     /// Converts with one pass over columns and one over values.
     ///
     /// # Errors
@@ -292,18 +294,18 @@ impl<T: Scalar, S: SliceMultiply> SlicedLayout<T, S> {
         csr: CsrRef<'_, T>,
         analysis: &Analysis<'_>,
         target: &Target<'_>,
-        sort: Sort,
+        (sort, width): (Sort, ColumnWidth),
         shape: S,
-        width: ColumnWidth,
+        keep: K,
     ) -> Result<Self, Refusal> {
         let sliced = Sliced::new(csr.pattern(), analysis, target, sort, shape, width)?;
-        let mut values = vec![T::ZERO; sliced.slots()];
-        sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
-        Ok(SlicedLayout { sliced, values, scratch: Scratch::default() })
+        let mut values = vec![K::Of::<T>::ZERO; sliced.slots()];
+        sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| K::store(value));
+        Ok(SlicedLayout { sliced, values, keep, scratch: Scratch::default() })
     }
 }
 
-impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
+impl<T: Scalar, S: SliceMultiply, K: Keep> Layout<T> for SlicedLayout<T, S, K> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let Sliced { rows, shape, columns } = &self.sliced;
         let slice = shape.rows();
@@ -312,12 +314,12 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
                 let range = shape.range(s);
                 let values = &self.values[range.clone()];
                 match columns {
-                    Indices::Wide(columns) => shape.add(s, &columns[range], values, x, sums),
+                    Indices::Wide(all) => shape.add::<K, _, _>(s, &all[range], values, x, sums),
                     Indices::Narrow { base, offset } => {
                         // The slice of x ends before the offset that marks padding.
                         let base = base[s] as usize;
                         let x = &x[base..x.len().min(base + u16::PADDING.index())];
-                        shape.add(s, &offset[range], values, x, sums);
+                        shape.add::<K, _, _>(s, &offset[range], values, x, sums);
                     }
                 }
             }
@@ -341,11 +343,19 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
 
     fn set_values(&mut self, values: &[T]) {
         let row_ptr = self.sliced.row_ptr();
-        self.sliced.fill(&row_ptr, values, &mut self.values, |_, value| value);
+        self.sliced.fill(&row_ptr, values, &mut self.values, |_, value| K::store(value));
+    }
+
+    fn limits_values(&self) -> bool {
+        self.keep.limits()
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.keep.check(values, |k| narrow::row_of(&self.sliced.row_ptr(), k))
     }
 
     fn to_csr(&self) -> Csr<T> {
-        self.sliced.to_csr(|slot| self.values[slot])
+        self.sliced.to_csr(|slot| K::load(self.values[slot]))
     }
 
     fn order(&self) -> Option<&[u32]> {
@@ -366,7 +376,7 @@ impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
     }
 }
 
-impl<T: Scalar, S: SliceMultiply> BlockProduct<T> for SlicedLayout<T, S> {
+impl<T: Scalar, S: SliceMultiply, K: Keep> BlockProduct<T> for SlicedLayout<T, S, K> {
     fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
         let Sliced { rows, shape, columns } = &self.sliced;
         let (slice, scatter) = (shape.rows(), rows.scatter());
@@ -381,12 +391,12 @@ impl<T: Scalar, S: SliceMultiply> BlockProduct<T> for SlicedLayout<T, S> {
                 };
                 match columns {
                     Indices::Wide(columns) => {
-                        multiply_rows(shape, stored, &columns[range], values, x, put);
+                        multiply_rows::<K, _, _, B>(shape, stored, &columns[range], values, x, put);
                     }
                     Indices::Narrow { base, offset } => {
                         // The slice of x ends before the offset that marks padding.
                         let x = x.from(base[s] as usize, u16::PADDING.index());
-                        multiply_rows(shape, stored, &offset[range], values, x, put);
+                        multiply_rows::<K, _, _, B>(shape, stored, &offset[range], values, x, put);
                     }
                 }
             }
@@ -396,11 +406,11 @@ impl<T: Scalar, S: SliceMultiply> BlockProduct<T> for SlicedLayout<T, S> {
 
 /// Sums the stored rows `rows` of one slice with `B` columns of x, and calls `put` with each sum.
 #[inline(always)]
-fn multiply_rows<T: Scalar, C: Column, const B: usize>(
+fn multiply_rows<K: Keep, T: Scalar, C: Column, const B: usize>(
     shape: &impl SliceShape,
     rows: Range<usize>,
     columns: &[C],
-    values: &[T],
+    values: &[K::Of<T>],
     x: XBlock<'_, T>,
     mut put: impl FnMut(usize, &[T; B]),
 ) {
@@ -410,7 +420,7 @@ fn multiply_rows<T: Scalar, C: Column, const B: usize>(
         for slot in shape.slots(s, r) {
             // Padding ends a row.
             let Some(x) = x.row(columns[slot].index()) else { break };
-            let value = values[slot];
+            let value = K::load(values[slot]);
             many::add(&mut sums, x, |x| value * x);
         }
         put(i, &sums);

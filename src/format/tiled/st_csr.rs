@@ -20,10 +20,12 @@
 //! a single product, since tiles must be sorted.
 
 use super::gpu::launch::Arrays;
+use super::narrow::{self, AsGiven, Keep};
+use super::sorted_tiles::gpu::TilePlan;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
 use super::{
-    Arg, GpuConverter, GpuLayout, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, bytes_of,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, bytes_of,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -67,7 +69,7 @@ impl Storage for StCsrFormat {
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<StCsrLayout<T>, Refusal> {
-        Ok(StCsrLayout::new(csr, params.int("tile")))
+        Ok(StCsrLayout::new(csr, params.int("tile"), (Self::NAME, AsGiven)))
     }
 
     fn build(
@@ -78,20 +80,25 @@ impl Storage for StCsrFormat {
         let (matrix, precision) = (converter.matrix(), target.precision);
         let sorted =
             sorted_tiles::gpu::GpuSortedTiles::new(converter, params.int("tile"), true, target)?;
-        let values = [sorted.values];
-        let (plan, from) = (&sorted.plan, Arg::Values);
+        let (plan, from, values) = (&sorted.plan, Arg::Values, sorted.values);
         Ok(GpuLayout {
-            launches: plan.launches("st_csr", kernel(plan, precision), &values, precision),
+            launches: launches(Self::NAME, plan, values, precision),
             scratch: plan.scratch(precision),
-            update: vec![sorted.step("update_tiles", matrix, precision, &[from, sorted.values])],
+            update: vec![sorted.step("update_tiles", matrix, precision, &[from, values])],
             ..GpuLayout::default()
         })
     }
 }
 
-/// The kernel of a product.
-fn kernel(plan: &sorted_tiles::gpu::TilePlan, precision: Precision) -> String {
-    format!("st_csr_{}_{precision}_{}", plan.tile, plan.extra)
+/// The launches of a product by the kernels of `image`.
+pub(super) fn launches(
+    image: &'static str,
+    plan: &TilePlan,
+    values: Arg,
+    precision: Precision,
+) -> Vec<Launch> {
+    let kernel = format!("{image}_{}_{precision}_{}", plan.tile, plan.extra);
+    plan.launches(image, kernel, &[values], precision)
 }
 
 /// Position of the value of a slot in the array of values, each of `bytes` bytes.
@@ -103,17 +110,23 @@ fn value_at(slot: usize, bytes: usize) -> usize {
 
 /// A matrix in sorted tiles, with the value of each slot.
 #[derive(Debug)]
-pub struct StCsrLayout<T> {
+pub struct StCsrLayout<T: Scalar, K: Keep = AsGiven> {
     tiles: SortedTiles,
-    values: Vec<T>,
+    values: Vec<K::Of<T>>,
+    /// The image of the kernels.
+    image: &'static str,
+    keep: K,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> StCsrLayout<T> {
-    pub(super) fn new(csr: CsrRef<'_, T>, tile: usize) -> Self {
+impl<T: Scalar, K: Keep> StCsrLayout<T, K> {
+    /// Bytes of a stored value.
+    const BYTES: usize = size_of::<K::Of<T>>();
+
+    pub(super) fn new(csr: CsrRef<'_, T>, tile: usize, (image, keep): (&'static str, K)) -> Self {
         let tiles = SortedTiles::new(csr.pattern(), tile, size_of::<T>());
-        let values = vec![T::ZERO; tiles.slots()];
-        let mut layout = StCsrLayout { tiles, values, scratch: Scratch::default() };
+        let values = vec![K::Of::<T>::ZERO; tiles.slots()];
+        let mut layout = StCsrLayout { tiles, values, image, keep, scratch: Scratch::default() };
         layout.set_values(csr.values());
         layout
     }
@@ -125,11 +138,11 @@ impl<T: Scalar> StCsrLayout<T> {
 
     /// The value of the entry in a slot.
     fn value(&self, slot: usize) -> T {
-        self.values[value_at(slot, size_of::<T>())]
+        K::load(self.values[value_at(slot, Self::BYTES)])
     }
 }
 
-impl<T: Scalar> Layout<T> for StCsrLayout<T> {
+impl<T: Scalar, K: Keep> Layout<T> for StCsrLayout<T, K> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.tiles.product(&self.scratch, |slot| self.value(slot), (alpha, beta), x, y);
     }
@@ -139,8 +152,16 @@ impl<T: Scalar> Layout<T> for StCsrLayout<T> {
     }
 
     fn set_values(&mut self, values: &[T]) {
-        let at = |slot| value_at(slot, size_of::<T>());
-        self.tiles.fill(&mut self.values, at, |k| values[k]);
+        let at = |slot| value_at(slot, Self::BYTES);
+        self.tiles.fill(&mut self.values, at, |k| K::store(values[k]));
+    }
+
+    fn limits_values(&self) -> bool {
+        self.keep.limits()
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.keep.check(values, |k| narrow::row_of(&self.row_ptr(), k))
     }
 
     fn to_csr(&self) -> Csr<T> {
@@ -151,8 +172,7 @@ impl<T: Scalar> Layout<T> for StCsrLayout<T> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
         let values = arrays.add_values("values", "value of each slot, by 16 bytes", &self.values);
-        let kernel = kernel(&plan, T::PRECISION);
-        let launches = plan.launches("st_csr", kernel, &[values], T::PRECISION);
+        let launches = launches(self.image, &plan, values, T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }

@@ -186,6 +186,7 @@ mod tests {
             precision: Precision::F64,
             basis: super::super::Basis::Original,
             memory_limit: u64::MAX,
+            stored: Default::default(),
         };
         let params = Params::defaults(StCsrViFormat::PARAMS);
         StCsrViFormat::convert(csr.as_ref(), &Analysis::of(csr), &params, &target)

@@ -83,6 +83,7 @@ fn jobs<T: Scalar>(
             precision: T::PRECISION,
             basis: job.basis,
             memory_limit: job.memory_limit,
+            stored: job.stored,
         };
         let measured = candidate(&job.candidate, backend).and_then(|candidate| {
             backend.measure(csr, &analysis, &candidate, &target, &job.protocol, None)

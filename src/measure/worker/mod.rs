@@ -29,7 +29,7 @@ use crate::csr::CsrRef;
 use crate::device::{Device, Kind};
 use crate::error::{DeviceFault, Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Target};
+use crate::format::{Basis, StoredValues, Target};
 use crate::scalar::{Precision, Scalar};
 pub use child::run;
 
@@ -109,6 +109,8 @@ struct Job {
     candidate: String,
     basis: Basis,
     memory_limit: u64,
+    #[serde(default)]
+    stored: StoredValues,
     protocol: Protocol,
 }
 
@@ -239,6 +241,7 @@ impl Worker {
             candidate: candidate.to_string(),
             basis: target.basis,
             memory_limit: target.memory_limit,
+            stored: target.stored,
             protocol: *protocol,
         };
         let identity = csr.identity();

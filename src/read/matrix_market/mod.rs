@@ -138,14 +138,20 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
     let mut filled = cutter.fill(&mut reading)?;
     while filled > 0 {
         std::mem::swap(&mut parsing, &mut reading);
-        let (merged, next) = rayon::join(
-            || {
-                let batch = &mut parsing[..filled];
-                batch.par_iter_mut().for_each(|block| block.parsed.parse(&block.text, &header));
-                batch.iter().try_for_each(|block| entries.merge(block))
-            },
-            || cutter.fill(&mut reading),
-        );
+        let batch = &mut parsing[..filled];
+        // Waking another thread takes longer than a small file.
+        let (merged, next) = if let [block] = batch {
+            block.parsed.parse(&block.text, &header);
+            (entries.merge(block), cutter.fill(&mut reading))
+        } else {
+            rayon::join(
+                || {
+                    batch.par_iter_mut().for_each(|block| block.parsed.parse(&block.text, &header));
+                    batch.iter().try_for_each(|block| entries.merge(block))
+                },
+                || cutter.fill(&mut reading),
+            )
+        };
         merged?;
         filled = next?;
     }

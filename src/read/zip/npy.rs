@@ -13,6 +13,7 @@
 use std::io::Read;
 
 use super::super::content::excerpt;
+use super::super::context::Context;
 use super::super::limits::io_error;
 use crate::error::{Error, Result};
 
@@ -114,6 +115,29 @@ impl NpyHeader {
             (b'b', _) => "bool".into(),
             (b'S' | b'U', _) => "text".into(),
             (kind, size) => format!("{}{size}", kind.escape_ascii()),
+        }
+    }
+
+    /// Checks that the type of elements is one that can be read.
+    ///
+    /// # Errors
+    /// The reason, if it is not.
+    pub fn check_type(&self, context: &Context<'_>) -> std::result::Result<(), String> {
+        match (self.kind, self.size) {
+            (b'f', 10..) => Err(format!(
+                "values of type {} are not supported; convert them with A.astype('float64')",
+                self.type_name()
+            )),
+            (b'c', 8 | 16) => {
+                let what = format!(
+                    "the values are complex ({}), which are not supported",
+                    self.type_name()
+                );
+                context.accept_complex(&what).map_err(|error| error.to_string())
+            }
+            (b'c', _) => Err(format!("values of type {} are not supported", self.type_name())),
+            (b'S' | b'U', 1..=64) | (_, 1..=8) => Ok(()),
+            (_, size) => Err(format!("elements of {size} bytes are not supported")),
         }
     }
 

@@ -30,6 +30,7 @@ use super::npy::NpyHeader;
 use super::zip_error;
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
+use crate::par;
 use crate::scalar::Scalar;
 
 const NOT_WHOLE: &str = "it must be a whole number and not negative";
@@ -39,7 +40,7 @@ const NOT_WHOLE: &str = "it must be a whole number and not negative";
 /// # Errors
 /// [`Error::Input`] with the array and element of the fault; [`Error::Limit`].
 pub(super) fn read<T: Scalar>(
-    zip: ZipArchive<impl Read + Seek>,
+    zip: ZipArchive<impl Read + Seek + Clone + Send + Sync>,
     context: &Context<'_>,
 ) -> Result<Csr<T>> {
     let mut archive = Archive { zip, context, bytes: 0 };
@@ -91,6 +92,13 @@ impl<U: Copy> Array<U> {
     }
 }
 
+/// The arrays of csr or csc.
+struct Compressed<T> {
+    pointers: Vec<usize>,
+    indices: Vec<u32>,
+    values: Vec<T>,
+}
+
 struct Archive<'a, R> {
     zip: ZipArchive<R>,
     context: &'a Context<'a>,
@@ -98,7 +106,7 @@ struct Archive<'a, R> {
     bytes: u64,
 }
 
-impl<R: Read + Seek> Archive<'_, R> {
+impl<R: Read + Seek + Clone + Send + Sync> Archive<'_, R> {
     fn has(&self, name: &str) -> bool {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
     }
@@ -129,7 +137,8 @@ impl<R: Read + Seek> Archive<'_, R> {
             return Ok(None);
         }
         let whole = |header: &NpyHeader, bytes: &[u8]| header.index(bytes).ok_or(NOT_WHOLE.into());
-        let shape = self.elements("shape", 1, 2, whole)?.elements;
+        let header = self.header("shape", 1, 2)?;
+        let shape = self.elements("shape", header, whole)?.elements;
         let &[nrows, ncols] = shape.as_slice() else {
             return Err(Error::input(format!("the array has {} dimensions, not 2", shape.len())));
         };
@@ -155,15 +164,14 @@ impl<R: Read + Seek> Archive<'_, R> {
             Some(_) => Some(self.stated_shape()?),
             None => self.shape()?,
         };
-        let mut values = self.values::<T>(1)?.elements;
         let Some((nrows, ncols)) = shape else {
-            let col_idx = self.indices("indices", u32::MAX as usize, values.len())?;
-            let row_ptr = self.pointers(None, values.len())?;
-            let (nrows, ncols) = (row_ptr.len() - 1, self.size_of(&col_idx)?);
+            let Compressed { pointers, indices, values } =
+                self.compressed_arrays(None, u32::MAX as usize)?;
+            let (nrows, ncols) = (pointers.len() - 1, self.size_of(&indices)?);
             self.context.notes.tell(format!(
                 "the archive states no shape: read as csr with {nrows} rows and {ncols} columns"
             ));
-            return self.rows(nrows, ncols, row_ptr, col_idx, values);
+            return self.rows(nrows, ncols, pointers, indices, values);
         };
         let by_columns = match format {
             Some(format) => format == "csc",
@@ -173,12 +181,12 @@ impl<R: Read + Seek> Archive<'_, R> {
             }
         };
         if !by_columns {
-            let col_idx = self.indices("indices", ncols, values.len())?;
-            let row_ptr = self.pointers(Some(nrows), values.len())?;
-            return self.rows(nrows, ncols, row_ptr, col_idx, values);
+            let Compressed { pointers, indices, values } =
+                self.compressed_arrays(Some(nrows), ncols)?;
+            return self.rows(nrows, ncols, pointers, indices, values);
         }
-        let mut rows = self.indices("indices", nrows, values.len())?;
-        let pointers = self.pointers(Some(ncols), values.len())?;
+        let Compressed { pointers, indices: mut rows, mut values } =
+            self.compressed_arrays(Some(ncols), nrows)?;
         let mut cols = Vec::with_capacity(pointers[ncols]);
         for col in 0..ncols {
             cols.resize(pointers[col + 1], col as u32);
@@ -188,6 +196,34 @@ impl<R: Read + Seek> Archive<'_, R> {
         values.truncate(cols.len());
         let triplets = Triplets { rows, cols, values: Some(values) };
         triplets.into_csr(nrows, ncols, Symmetry::General, self.context.limits)
+    }
+
+    /// Reads the arrays of csr or csc, the values beside the others: `lines` rows or columns, and
+    /// indices below `bound`.
+    fn compressed_arrays<T: Scalar>(
+        &mut self,
+        lines: Option<usize>,
+        bound: usize,
+    ) -> Result<Compressed<T>> {
+        let most = self.context.limits.nonzeros;
+        let data = self.header("data", 1, most)?;
+        // At most `most`, or its header would have been refused.
+        let entries = data.len().unwrap_or(0) as usize;
+        let indices = self.header("indices", 1, most)?;
+        let indptr = self.header("indptr", 1, self.most_pointers(lines, entries))?;
+        let archive = &*self;
+        let values = || archive.values(data);
+        let pattern = || {
+            let indices = archive.indices("indices", indices, bound, entries)?;
+            Ok((indices, archive.pointers(indptr, lines, entries)?))
+        };
+        let (values, pattern) = match entries < par::GRAIN {
+            true => (values(), pattern()),
+            false => par::join(values, pattern),
+        };
+        let values = values?.elements;
+        let (indices, pointers) = pattern?;
+        Ok(Compressed { pointers, indices, values })
     }
 
     fn rows<T: Scalar>(
@@ -206,11 +242,14 @@ impl<R: Read + Seek> Archive<'_, R> {
 
     fn coo<T: Scalar>(&mut self) -> Result<Csr<T>> {
         let shape = self.shape()?;
-        let values = self.values::<T>(1)?.elements;
+        let most = self.context.limits.nonzeros;
+        let data = self.header("data", 1, most)?;
+        let [of_rows, of_cols] = [self.header("row", 1, most)?, self.header("col", 1, most)?];
+        let values = self.values::<T>(data)?.elements;
         let bound = u32::MAX as usize;
         let (nrows, ncols) = shape.unwrap_or((bound, bound));
-        let rows = self.indices("row", nrows, values.len())?;
-        let cols = self.indices("col", ncols, values.len())?;
+        let rows = self.indices("row", of_rows, nrows, values.len())?;
+        let cols = self.indices("col", of_cols, ncols, values.len())?;
         let (nrows, ncols) = match shape {
             Some(shape) => shape,
             None => {
@@ -227,15 +266,20 @@ impl<R: Read + Seek> Archive<'_, R> {
 
     fn bsr<T: Scalar>(&mut self) -> Result<Csr<T>> {
         let (nrows, ncols) = self.stated_shape()?;
-        let data = self.values::<T>(3)?;
+        let most = self.context.limits.nonzeros;
+        let header = self.header("data", 3, most)?;
+        let data = self.values::<T>(header)?;
         let [blocks, r, c] = [0, 1, 2].map(|k| data.shape[k] as usize);
         if r == 0 || c == 0 || nrows % r != 0 || ncols % c != 0 {
             return Err(Error::input(format!(
                 "the blocks are {r} x {c}, which do not divide a matrix of {nrows} x {ncols}"
             )));
         }
-        let block_cols = self.indices("indices", ncols / c, blocks)?;
-        let pointers = self.pointers(Some(nrows / r), blocks)?;
+        let header = self.header("indices", 1, most)?;
+        let block_cols = self.indices("indices", header, ncols / c, blocks)?;
+        let lines = Some(nrows / r);
+        let header = self.header("indptr", 1, self.most_pointers(lines, blocks))?;
+        let pointers = self.pointers(header, lines, blocks)?;
         // SciPy may leave unused room after the last block.
         let used = pointers[nrows / r];
         let (sizes, nnz) = ([nrows / r, ncols / c], used * r * c);
@@ -249,9 +293,11 @@ impl<R: Read + Seek> Archive<'_, R> {
 
     fn dia<T: Scalar>(&mut self) -> Result<Csr<T>> {
         let (nrows, ncols) = self.stated_shape()?;
-        let data = self.values::<T>(2)?;
+        let header = self.header("data", 2, self.context.limits.nonzeros)?;
+        let data = self.values::<T>(header)?;
         let [diagonals, len] = [0, 1].map(|k| data.shape[k] as usize);
-        let offsets = self.elements("offsets", 1, diagonals as u64, |header, bytes| {
+        let header = self.header("offsets", 1, diagonals as u64)?;
+        let offsets = self.elements("offsets", header, |header, bytes| {
             let offset = header.integer(bytes).and_then(|offset| i64::try_from(offset).ok());
             offset.ok_or_else(|| "it must be a whole number".into())
         })?;
@@ -288,7 +334,8 @@ impl<R: Read + Seek> Archive<'_, R> {
     fn text(&mut self, name: &str) -> Result<String> {
         const LONGEST: usize = 64;
         let mut text = String::new();
-        self.elements(name, 0, 1, |header, bytes| {
+        let header = self.header(name, 0, 1)?;
+        self.elements(name, header, |header, bytes| {
             let known = matches!(header.kind, b'S' | b'U') && header.size <= LONGEST;
             // Numpy pads strings with zeros; a character of 4 bytes is ASCII followed by zeros.
             text.extend(bytes.iter().filter(|&&b| b != 0).map(|&b| char::from(b)));
@@ -298,9 +345,14 @@ impl<R: Read + Seek> Archive<'_, R> {
     }
 
     /// Reads the row or column index of each of `entries` entries; each must be below `bound`.
-    fn indices(&mut self, name: &str, bound: usize, entries: usize) -> Result<Vec<u32>> {
-        let most = self.context.limits.nonzeros;
-        let indices = self.elements(name, 1, most, |header, bytes| match header.index(bytes) {
+    fn indices(
+        &self,
+        name: &str,
+        header: NpyHeader,
+        bound: usize,
+        entries: usize,
+    ) -> Result<Vec<u32>> {
+        let indices = self.elements(name, header, |header, bytes| match header.index(bytes) {
             Some(index) if index < bound as u64 => Ok(index as u32),
             Some(index) => Err(format!("index {index} is not below {bound}")),
             None => Err(NOT_WHOLE.into()),
@@ -314,18 +366,24 @@ impl<R: Read + Seek> Archive<'_, R> {
         )))
     }
 
+    /// Returns the maximum number of offsets of this number of rows or columns, if it is stated.
+    fn most_pointers(&self, lines: Option<usize>, entries: usize) -> u64 {
+        let stated = lines.map(|lines| lines as u64 + 1);
+        stated.unwrap_or(self.context.limits.empty_rows.saturating_add(entries as u64 + 1))
+    }
+
     /// Reads the offsets of rows or columns, one more than there are, which rise from 0, into arrays
     /// of `entries` entries. Without a stated number, the array decides it.
-    fn pointers(&mut self, len: Option<usize>, entries: usize) -> Result<Vec<usize>> {
-        let bound = entries as u64 + 1;
-        let most = match len {
-            Some(len) => len as u64 + 1,
-            None => self.context.limits.empty_rows.saturating_add(bound),
-        };
+    fn pointers(
+        &self,
+        header: NpyHeader,
+        len: Option<usize>,
+        entries: usize,
+    ) -> Result<Vec<usize>> {
         let mut last = 0;
         let pointers =
-            self.elements("indptr", 1, most, |header, bytes| match header.index(bytes) {
-                Some(pointer) if pointer < bound && pointer >= last => {
+            self.elements("indptr", header, |header, bytes| match header.index(bytes) {
+                Some(pointer) if pointer <= entries as u64 && pointer >= last => {
                     last = pointer;
                     Ok(pointer as usize)
                 }
@@ -344,30 +402,28 @@ impl<R: Read + Seek> Archive<'_, R> {
         Ok(pointers)
     }
 
-    /// Reads the values, an array of this many dimensions.
-    fn values<T: Scalar>(&mut self, dimensions: usize) -> Result<Array<T>> {
-        let context = self.context;
+    /// Reads the values.
+    fn values<T: Scalar>(&self, header: NpyHeader) -> Result<Array<T>> {
         let mut rounded = 0;
-        let values =
-            self.elements("data", dimensions, context.limits.nonzeros, |header, bytes| {
-                if let Some(number) = header.double(bytes) {
-                    return binary::value(number);
+        let values = self.elements("data", header, |header, bytes| {
+            if let Some(number) = header.double(bytes) {
+                return binary::value(number);
+            }
+            if header.integer(bytes).is_some_and(is_rounded) {
+                rounded += 1;
+            }
+            let number = match header.complex(bytes) {
+                Some((real, imaginary)) => {
+                    binary::no_imaginary_part(imaginary)?;
+                    real
                 }
-                if header.integer(bytes).is_some_and(is_rounded) {
-                    rounded += 1;
-                }
-                let number = match header.complex(bytes) {
-                    Some((real, imaginary)) => {
-                        binary::no_imaginary_part(imaginary)?;
-                        real
-                    }
-                    None => header.number(bytes).ok_or_else(|| {
-                        format!("values of type {} are not supported", header.type_name())
-                    })?,
-                };
-                binary::value(number)
-            })?;
-        context.note_rounded(rounded);
+                None => header.number(bytes).ok_or_else(|| {
+                    format!("values of type {} are not supported", header.type_name())
+                })?,
+            };
+            binary::value(number)
+        })?;
+        self.context.note_rounded(rounded);
         Ok(values)
     }
 
@@ -377,31 +433,25 @@ impl<R: Read + Seek> Archive<'_, R> {
         Ok(NpyHeader::read(&mut file)?.len().unwrap_or(u64::MAX))
     }
 
-    /// Reads an array of this many dimensions and at most `most` elements, each decoded by `decode`.
-    fn elements<U>(
-        &mut self,
-        name: &str,
-        dimensions: usize,
-        most: u64,
-        mut decode: impl FnMut(&NpyHeader, &[u8]) -> std::result::Result<U, String>,
-    ) -> Result<Array<U>> {
+    /// Reads the header of an array of this many dimensions and at most `most` elements, and counts
+    /// its bytes.
+    fn header(&mut self, name: &str, dimensions: usize, most: u64) -> Result<NpyHeader> {
         let in_array = |what: String| Error::input(format!("array '{name}': {what}"));
-        let mut file = match self.zip.by_name(&format!("{name}.npy")) {
+        let header = match self.zip.by_name(&format!("{name}.npy")) {
             Err(ZipError::FileNotFound) => {
                 return Err(in_array(
                     "it is missing from the archive; scipy.sparse.save_npz writes it".into(),
                 ));
             }
-            other => other.map_err(zip_error)?,
+            other => NpyHeader::read(&mut other.map_err(zip_error)?)?,
         };
-        let header = NpyHeader::read(&mut file)?;
         let Some(len) = header.len().filter(|_| header.shape.len() == dimensions) else {
             return Err(in_array(format!(
                 "its shape is {:?}; it must have {dimensions} dimensions",
                 header.shape
             )));
         };
-        check_type(&header, self.context).map_err(in_array)?;
+        header.check_type(self.context).map_err(in_array)?;
         if len > most {
             self.context.limits.entries(At::Whole, len)?;
             return Err(in_array(format!("it has {len} elements; the limit is {most}")));
@@ -410,6 +460,22 @@ impl<R: Read + Seek> Archive<'_, R> {
         if self.bytes > self.context.limits.bytes {
             return Err(too_many_bytes(self.bytes, self.context.limits.bytes));
         }
+        Ok(header)
+    }
+
+    /// Reads the elements of the array with this header, each decoded by `decode`. Several arrays can
+    /// be read at once.
+    fn elements<U>(
+        &self,
+        name: &str,
+        header: NpyHeader,
+        mut decode: impl FnMut(&NpyHeader, &[u8]) -> std::result::Result<U, String>,
+    ) -> Result<Array<U>> {
+        let in_array = |what: String| Error::input(format!("array '{name}': {what}"));
+        let mut zip = self.zip.clone();
+        let mut file = zip.by_name(&format!("{name}.npy")).map_err(zip_error)?;
+        NpyHeader::read(&mut file)?;
+        let len = header.len().unwrap_or(u64::MAX);
         let of_header = |bytes: &[u8]| decode(&header, bytes);
         let elements = binary::elements(&mut file, len, header.size, of_header, in_array)?;
         // Reading to the end makes the archive verify its checksum.
@@ -417,23 +483,5 @@ impl<R: Read + Seek> Archive<'_, R> {
             0 => Ok(Array { elements, shape: header.shape, fortran: header.fortran }),
             _ => Err(in_array(format!("more bytes follow its {len} elements"))),
         }
-    }
-}
-
-/// Checks that the type of an array's elements is one that can be read.
-fn check_type(header: &NpyHeader, context: &Context<'_>) -> std::result::Result<(), String> {
-    let name = || header.type_name();
-    match (header.kind, header.size) {
-        (b'f', 10..) => Err(format!(
-            "values of type {} are not supported; convert them with A.astype('float64')",
-            name()
-        )),
-        (b'c', 8 | 16) => {
-            let what = format!("the values are complex ({}), which are not supported", name());
-            context.accept_complex(&what).map_err(|error| error.to_string())
-        }
-        (b'c', _) => Err(format!("values of type {} are not supported", name())),
-        (b'S' | b'U', 1..=64) | (_, 1..=8) => Ok(()),
-        (_, size) => Err(format!("elements of {size} bytes are not supported")),
     }
 }

@@ -48,7 +48,8 @@ fn convert(bencher: Bencher<'_, '_>, candidate: &Candidate) {
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
     let (precision, basis) = (Precision::F64, Basis::Original);
-    let target = Target { device, precision, basis, memory_limit: u64::MAX };
+    let target =
+        Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
     if let Err(reason) = PreparedOperator::new(&csr, candidate, &target) {
         println!("{reason}");
         return;

@@ -26,7 +26,8 @@ fn ours<T: Scalar>(bencher: Bencher<'_, '_>, csr: &Csr<T>, candidate: &Candidate
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
     let (precision, basis) = (T::PRECISION, Basis::Original);
-    let target = Target { device, precision, basis, memory_limit: u64::MAX };
+    let target =
+        Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
     let Ok(operator) = PreparedOperator::new(csr, candidate, &target) else {
         println!("{candidate} refuses");
         return;
@@ -48,7 +49,8 @@ mod one_thread {
         let devices = Device::shipped();
         let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
         let (precision, basis) = (T::PRECISION, Basis::Original);
-        let target = Target { device, precision, basis, memory_limit: u64::MAX };
+        let target =
+            Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
         let operator = pool.install(|| PreparedOperator::new(&csr, &csr_format, &target));
         let operator = operator.expect("CSR suits every matrix");
@@ -148,7 +150,8 @@ mod several_vectors {
         let devices = Device::shipped();
         let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
         let (precision, basis) = (f64::PRECISION, Basis::Original);
-        let target = Target { device, precision, basis, memory_limit: u64::MAX };
+        let target =
+            Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
         let candidate = candidate.parse().expect("a candidate");
         let operator = PreparedOperator::new(&csr, &candidate, &target).expect("it applies");
         let x = check::vector(csr.ncols() * vectors, 1);

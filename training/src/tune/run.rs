@@ -223,12 +223,7 @@ impl<'a> Run<'a> {
         let tuning = self.tuning;
         let target = Workload::default().target(tuning.backend.device(), T::PRECISION);
         let share_s = self.share_s();
-        let protocol = Protocol {
-            max_samples: 20,
-            max_s: share_s.map_or(MOST_S, |share_s| (share_s / TIMED).clamp(0.01, MOST_S)),
-            max_convert_s: MOST_S,
-            ..Protocol::default()
-        };
+        let protocol = protocol(share_s);
         if let Remembered::Converted { near } = tuning.remembered {
             return self.conversions(csr, earlier.near(near), &target, &protocol);
         }
@@ -321,7 +316,10 @@ impl<'a> Run<'a> {
                     let timing = Timing { convert, convert_kernels, ..timing.clone() };
                     let outcome = Outcome::Timed(timing);
                     tally.count(&outcome);
-                    let record = Measurement { outcome, ..measurement.clone() };
+                    let mut record = Measurement { outcome, ..measurement.clone() };
+                    // The later of two records counts.
+                    record.provenance.taken_at =
+                        Provenance::now(String::new(), String::new()).taken_at;
                     records.push(Record::Measurement(Box::new(record)));
                 }
                 Err(Error::Refused { .. }) => tally.refused += 1,
@@ -330,5 +328,15 @@ impl<'a> Run<'a> {
         }
         wisdom.keep(records)?;
         Ok(tally)
+    }
+}
+
+/// Returns the protocol of a matrix with these seconds in one precision, without a limit for `None`.
+fn protocol(share_s: Option<f64>) -> Protocol {
+    Protocol {
+        max_samples: 20,
+        max_s: share_s.map_or(MOST_S, |share_s| (share_s / TIMED).clamp(0.01, MOST_S)),
+        max_convert_s: MOST_S,
+        ..Protocol::default()
     }
 }

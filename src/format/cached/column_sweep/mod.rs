@@ -428,6 +428,7 @@ mod tests {
                 precision: crate::Precision::F64,
                 basis: super::super::Basis::Original,
                 memory_limit: u64::MAX,
+                stored: Default::default(),
             };
             let params = Params::defaults(ColumnSweepFormat::PARAMS);
             let layout = ColumnSweepFormat::convert(csr.as_ref(), &analysis, &params, &target)

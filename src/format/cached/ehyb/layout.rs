@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::analysis::inverse;
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::format::gpu::launch::{Arrays, NULL};
+use crate::format::narrow::AsGiven;
 use crate::format::part_slices::PartSlices;
 use crate::format::partition::{EhybPlan, places};
 use crate::format::row_order::{Column, WARP, add_column};
@@ -30,7 +31,7 @@ impl<T: Scalar, C: Column> PartSlices<T, C> {
         let columns = self.columns[slots.clone()].chunks_exact(WARP);
         let mut sums = [T::ZERO; WARP];
         for (columns, values) in columns.zip(self.values[slots].chunks_exact(WARP)) {
-            add_column(&mut sums, columns, values, x);
+            add_column::<AsGiven, _, _>(&mut sums, columns, values, x);
         }
         sums
     }

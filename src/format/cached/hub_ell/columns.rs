@@ -137,7 +137,8 @@ fn rows_of_sample(sample: &ColumnSample, pattern: Pattern<'_>, most: u16) -> Vec
         let near = columns.iter().filter(|&&column| is_hub(column)).count();
         [near, columns.len() - near].map(|n| n as u32)
     });
-    let mut rows = count_pairs(parts);
+    let parts: Vec<RowParts> = parts.collect();
+    let mut rows = count_pairs(parts.iter().copied());
     let scale = pattern.nrows() as f64 / sample.rows().len().max(1) as f64;
     rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
     rows
@@ -147,18 +148,22 @@ fn rows_of_sample(sample: &ColumnSample, pattern: Pattern<'_>, most: u16) -> Vec
 const SMALL: usize = 256;
 
 /// Counts the occurrences of each pair; the result is unsorted.
-fn count_pairs(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
-    let mut small = vec![0u64; SMALL * SMALL];
+fn count_pairs(pairs: impl Iterator<Item = RowParts> + Clone) -> Vec<(RowParts, u64)> {
+    // Most matrices have short rows, which a much smaller table counts.
+    let most =
+        pairs.clone().fold([0; 2], |most, pair| std::array::from_fn(|i| pair[i].max(most[i])));
+    let [height, width] = most.map(|n| SMALL.min(n as usize + 1));
+    let mut small = vec![0u64; height * width];
     let mut large = Vec::new();
     for pair in pairs {
         match pair.map(|n| n as usize) {
-            [near, far] if near < SMALL && far < SMALL => small[near * SMALL + far] += 1,
+            [near, far] if near < height && far < width => small[near * width + far] += 1,
             _ => large.push(pair),
         }
     }
     large.sort_unstable();
     let small = small.into_iter().enumerate().filter(|(_, times)| *times > 0);
-    let small = small.map(|(key, times)| ([key / SMALL, key % SMALL].map(|n| n as u32), times));
+    let small = small.map(|(key, times)| ([key / width, key % width].map(|n| n as u32), times));
     let runs = large.chunk_by(|a, b| a == b);
     small.chain(runs.map(|run| (run[0], run.len() as u64))).collect()
 }

@@ -328,7 +328,13 @@ mod tests {
             .expect("indices are in range");
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
-        let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+        let target = Target {
+            device: &device,
+            precision,
+            basis,
+            memory_limit: u64::MAX,
+            stored: Default::default(),
+        };
         let params = Params::defaults(HllDuFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let mut stored =

@@ -23,6 +23,7 @@ mod size;
 use self::size::CacheBlockedSize;
 use super::csr::{CsrFormat, CsrLayout};
 use super::gpu::launch::{Arg, OnDevice};
+use super::narrow::AsGiven;
 use super::st_csr::{StCsrFormat, StCsrLayout};
 use super::{
     Candidate, GpuConverter, GpuLayout, Layout, Matrix, Param, Params, Refusal, Stop, Storage,
@@ -111,7 +112,10 @@ impl Storage for CacheBlockedFormat {
                 .expect("a piece of each row of a valid matrix");
             match target.device.kind {
                 Kind::Host => Slab::Rows(CsrLayout::of(slab)),
-                Kind::Gpu => Slab::Tiles(StCsrLayout::new(slab.as_ref(), TILE)),
+                Kind::Gpu => {
+                    let own = (StCsrFormat::NAME, AsGiven);
+                    Slab::Tiles(StCsrLayout::new(slab.as_ref(), TILE, own))
+                }
             }
         });
         Ok(CacheBlockedLayout {
@@ -249,7 +253,7 @@ fn gather<V: Copy + Send + Sync>(
 
 /// A slab as it is stored: in CSR on a host, in sorted tiles for a GPU.
 #[derive(Debug)]
-enum Slab<T> {
+enum Slab<T: Scalar> {
     Rows(CsrLayout<T>),
     Tiles(StCsrLayout<T>),
 }
@@ -279,7 +283,7 @@ impl<T: Scalar> Slab<T> {
 
 /// The slabs of a matrix.
 #[derive(Debug)]
-pub struct CacheBlockedLayout<T> {
+pub struct CacheBlockedLayout<T: Scalar> {
     nrows: usize,
     ncols: usize,
     slabs: Vec<Slab<T>>,
@@ -376,7 +380,8 @@ mod tests {
         let candidate: Candidate =
             format!("cache_blocked:cache={cache}").parse().expect("a candidate");
         let (precision, basis) = (Precision::F64, Basis::Original);
-        let target = Target { device, precision, basis, memory_limit: u64::MAX };
+        let target =
+            Target { device, precision, basis, memory_limit: u64::MAX, stored: Default::default() };
         candidate.work(&Analysis::of(csr), &target)
     }
 
@@ -403,7 +408,13 @@ mod tests {
         for (name, kernel) in [("cpu", "csr"), ("h200", "st_csr")] {
             let device = device(name);
             let (precision, basis) = (Precision::F64, Basis::Original);
-            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+            let target = Target {
+                device: &device,
+                precision,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
             let params = Params::defaults(CacheBlockedFormat::PARAMS);
             let analysis = Analysis::of(&csr);
             let layout = CacheBlockedFormat::convert(csr.as_ref(), &analysis, &params, &target)
@@ -443,7 +454,13 @@ mod tests {
         for name in ["cpu", "h200"] {
             let device = Device { cache_bytes: 8 * n as u64, ..device(name) };
             let (precision, basis) = (Precision::F64, Basis::Original);
-            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+            let target = Target {
+                device: &device,
+                precision,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
             let candidate: Candidate = "cache_blocked:cache=40".parse().expect("a candidate");
             let [exact, guess] = [Analysis::of(&csr), Analysis::sampled(&csr)]
                 .map(|analysis| candidate.work(&analysis, &target).expect("applies"));
