@@ -11,8 +11,10 @@
 //! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
 //! formats need not read column indices.
 //!
-//! On a GPU, a few lanes share a row. If some row is much too long for them, another kernel runs,
-//! which cuts long rows into pieces and needs a list of these (`long_rows`). The GPU looks for long
+//! On a GPU, a block of threads reads the entries of its rows evenly and stores their products in
+//! shared memory, from where a few lanes sum each row. If some row is much too long for them, another
+//! kernel runs, which cuts long rows into pieces and needs a list of these (`long_rows`); there, a
+//! few lanes read each of the other rows. The GPU looks for long
 //! rows when an operator is made: one pass over the row pointers and one wait, about 15
 //! microseconds on an H100. Records contain this time; choices do not count it, because the arrays
 //! of a baseline need no conversion.
@@ -69,10 +71,9 @@ impl Storage for CsrFormat {
         if let Some(variant) = Variant::of(params) {
             return Ok(variant.work(analysis, target));
         }
-        let whole = whole_rows(analysis, target);
         Ok(match cut_of(analysis, target) {
-            Some(cut) => cut_rows(analysis, target, &cut, whole),
-            None => whole,
+            Some(cut) => cut_rows(analysis, target, &cut, whole_rows(analysis, target)),
+            None => staged_rows(analysis, target),
         })
     }
 
@@ -97,23 +98,24 @@ impl Storage for CsrFormat {
         Some(match Variant::of(params) {
             Some(variant) => variant.image(),
             None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
-            None => WHOLE_ROWS,
+            None => STAGED_ROWS,
         })
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
-        // csr_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets: csr_wide_tLANES_f64
+        // csr_staged_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets:
+        // csr_staged_wide_tLANES_f64
         let (stem, precision) = one.kernel.rsplit_once('_')?;
         let (stem, lanes) = stem.rsplit_once("_t")?;
         let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
         // The blocks of pieces do not become fewer with the lanes of a row.
-        let (image, now) = match (one.image, stem) {
-            (WHOLE_ROWS, _) => ("csr_several", now),
-            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", now.max(lanes)),
+        let (image, name, now) = match (one.image, stem) {
+            (STAGED_ROWS, _) => ("csr_several", "csr", now),
+            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", CUT_ROWS, now.max(lanes)),
             _ => return None,
         };
-        let stem = format!("{stem}_{word}");
+        let stem = format!("{name}{}_{word}", stem.strip_prefix(one.image)?);
         Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
 
@@ -149,6 +151,28 @@ pub(super) fn whole_bytes(pattern: Pattern<'_>, precision: Precision) -> u64 {
 pub(super) fn whole_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
     let pattern = analysis.pattern();
     rows_by(analysis, target, lanes_a_row(pattern.nrows(), pattern.nnz()), BATCH)
+}
+
+/// The work of a product in which blocks of threads read the entries of their rows evenly.
+fn staged_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
+    let pattern = analysis.pattern();
+    let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+    let work = whole_rows(analysis, target);
+    if target.device.kind == Kind::Host {
+        return work;
+    }
+    let lanes = staged_lanes(nrows, nnz);
+    let sums = |length: u32| u64::from(length).div_ceil(lanes as u64);
+    let warps = (nrows * lanes).div_ceil(WARP).max(1);
+    Work {
+        x_loaded: analysis.x_loaded(Walk::Entries, target),
+        steps: nnz.div_ceil(WARP) as u64,
+        waits: 0,
+        tile_steps: analysis.sum_over_warps(WARP, lanes, sums) as f64 / warps as f64,
+        tile_steps_most: sums(analysis.max_length() as u32) as f64,
+        lanes: 0,
+        ..work
+    }
 }
 
 /// As [`whole_rows`], with `threads` lanes a row, each of which loads `batch` entries at a time.
@@ -217,6 +241,30 @@ pub(super) fn cut_for(nrows: usize, nnz: usize) -> Cut {
     Cut::of(nnz, lanes_a_row(nrows, nnz))
 }
 
+/// Lanes that sum a row of a block's products on a GPU, found by measurement: more for few rows, so
+/// that more blocks share the entries.
+fn staged_lanes(nrows: usize, nnz: usize) -> usize {
+    let mean = nnz / nrows.max(1);
+    let least = match mean {
+        0..=10 => 1,
+        11..=20 => 2,
+        21..=64 => 4,
+        65..=160 => 8,
+        _ => MOST_LANES,
+    };
+    let enough = |lanes: &usize| {
+        nrows * lanes >= FEW_BLOCKS * BLOCK as usize || 2 * lanes > mean || *lanes == MOST_LANES
+    };
+    let tried = std::iter::successors(Some(least), |lanes| Some(2 * lanes));
+    tried.into_iter().find(enough).unwrap_or(MOST_LANES)
+}
+
+/// Most lanes that sum a row of a block's products.
+const MOST_LANES: usize = 16;
+
+/// Number of blocks of threads below which more lanes sum a row.
+const FEW_BLOCKS: usize = 256;
+
 /// Lanes that share a row on a GPU, found by measurement. Short rows of average length are loaded
 /// at once, [`BATCH`] entries per lane; among long rows, neighbours share more of x where each has
 /// few lanes (tests/results/tried.md).
@@ -249,15 +297,15 @@ impl Product {
         }
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
-        let tpr = lanes_a_row(nrows, nnz);
-        let (image, longest, blocks) = match &self.pieces {
-            None => (WHOLE_ROWS, None, 0),
+        let (image, tpr, longest, blocks) = match &self.pieces {
+            None => (STAGED_ROWS, staged_lanes(nrows, nnz), None, 0),
             Some(Pieces { list, count }) => {
                 let Cut { longest, log, .. } = cut_for(nrows, nnz);
                 let sizes = [longest, *count as u32, log].map(Arg::U32);
                 let buffers = [*list, Arg::Scratch(0), Arg::Counters];
                 let blocks = count.div_ceil(u64::from(BLOCK) / WARP as u64);
-                (CUT_ROWS, Some(sizes.into_iter().chain(buffers)), blocks)
+                let tpr = lanes_a_row(nrows, nnz);
+                (CUT_ROWS, tpr, Some(sizes.into_iter().chain(buffers)), blocks)
             }
         };
         let rows = [Arg::U32(nrows as u32)].into_iter().chain(longest.into_iter().flatten());
@@ -289,8 +337,9 @@ const MOST: u64 = shared("CSR_MOST_LANES");
 const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
 
-/// The images of kernels whose lanes process whole rows, and of those that cut long rows.
-const WHOLE_ROWS: &str = "csr";
+/// The images of kernels whose blocks read the entries of their rows evenly, and of those that cut
+/// long rows.
+const STAGED_ROWS: &str = "csr_staged";
 const CUT_ROWS: &str = "csr_long";
 
 /// Threads per block.
