@@ -11,10 +11,11 @@
 //! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
 //! formats need not read column indices.
 //!
-//! On a GPU, a block of threads reads the entries of its rows evenly and stores their products in
-//! shared memory, from where a few lanes sum each row. If some row is much too long for them, another
-//! kernel runs, which cuts long rows into pieces and needs a list of these (`long_rows`); there, a
-//! few lanes read each of the other rows. The GPU looks for long
+//! On a GPU, a few lanes read and sum each row where the first loads of the lanes take all entries of
+//! every row. Where rows are longer or very short, a block of threads reads the entries of its rows
+//! evenly and stores their products in shared memory, from where a few lanes sum each row. If some row
+//! is much too long for that, a third kernel runs, which cuts long rows into pieces and needs a list
+//! of these (`long_rows`). The GPU looks for long
 //! rows when an operator is made: one pass over the row pointers and one wait, about 15
 //! microseconds on an H100. Records contain this time; choices do not count it, because the arrays
 //! of a baseline need no conversion.
@@ -73,7 +74,7 @@ impl Storage for CsrFormat {
         }
         Ok(match cut_of(analysis, target) {
             Some(cut) => cut_rows(analysis, target, &cut, whole_rows(analysis, target)),
-            None => staged_rows(analysis, target),
+            None => whole_or_staged_rows(analysis, target),
         })
     }
 
@@ -98,7 +99,8 @@ impl Storage for CsrFormat {
         Some(match Variant::of(params) {
             Some(variant) => variant.image(),
             None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
-            None => STAGED_ROWS,
+            None if is_staged(nrows, nnz, longest) => STAGED_ROWS,
+            None => WHOLE_ROWS,
         })
     }
 
@@ -111,7 +113,7 @@ impl Storage for CsrFormat {
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
         // The blocks of pieces do not become fewer with the lanes of a row.
         let (image, name, now) = match (one.image, stem) {
-            (STAGED_ROWS, _) => ("csr_several", "csr", now),
+            (WHOLE_ROWS | STAGED_ROWS, _) => ("csr_several", WHOLE_ROWS, now),
             (CUT_ROWS, CUT_ROWS) => ("csr_long_several", CUT_ROWS, now.max(lanes)),
             _ => return None,
         };
@@ -126,12 +128,13 @@ impl Storage for CsrFormat {
     ) -> Result<GpuLayout, Stop> {
         let matrix = converter.matrix();
         let variant = Variant::of(params);
-        let pieces = match variant {
-            Some(variant) => variant.find(converter)?,
+        let (longest, pieces) = match variant {
+            Some(variant) => (0, variant.find(converter)?),
             None => cut_for(matrix.nrows, matrix.nnz).find(converter)?,
         };
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        let product = Product { variant, matrix, arrays, pieces, precision: target.precision };
+        let precision = target.precision;
+        let product = Product { variant, matrix, arrays, pieces, longest, precision };
         Ok(GpuLayout {
             launches: vec![product.launch()],
             scratch: product.scratch(),
@@ -153,12 +156,12 @@ pub(super) fn whole_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
     rows_by(analysis, target, lanes_a_row(pattern.nrows(), pattern.nnz()), BATCH)
 }
 
-/// The work of a product in which blocks of threads read the entries of their rows evenly.
-fn staged_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
+/// The work of a product whose rows are not cut.
+fn whole_or_staged_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
     let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
     let work = whole_rows(analysis, target);
-    if target.device.kind == Kind::Host {
+    if target.device.kind == Kind::Host || !is_staged(nrows, nnz, analysis.max_length()) {
         return work;
     }
     let lanes = staged_lanes(nrows, nnz);
@@ -241,6 +244,16 @@ pub(super) fn cut_for(nrows: usize, nnz: usize) -> Cut {
     Cut::of(nnz, lanes_a_row(nrows, nnz))
 }
 
+/// Tells whether blocks of threads read the entries of their rows evenly, found by measurement
+/// (tests/results/tried.md): where the first loads of the lanes that share a row do not take all of
+/// it, and where rows are so short that most lanes would load little.
+fn is_staged(nrows: usize, nnz: usize, longest: usize) -> bool {
+    longest > 2 * BATCH || nnz < SHORT_ON_GPU * nrows
+}
+
+/// Mean entries per row below which rows are staged, whatever the longest one.
+const SHORT_ON_GPU: usize = 4;
+
 /// Lanes that sum a row of a block's products on a GPU, found by measurement: more for few rows, so
 /// that more blocks share the entries.
 fn staged_lanes(nrows: usize, nnz: usize) -> usize {
@@ -287,6 +300,8 @@ struct Product {
     arrays: [Arg; 3],
     /// The pieces of long rows, if there are any, or the blocks of rows of the variant.
     pieces: Option<Pieces>,
+    /// Entries of the longest row.
+    longest: usize,
     precision: Precision,
 }
 
@@ -298,7 +313,10 @@ impl Product {
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
         let (image, tpr, longest, blocks) = match &self.pieces {
-            None => (STAGED_ROWS, staged_lanes(nrows, nnz), None, 0),
+            None if is_staged(nrows, nnz, self.longest) => {
+                (STAGED_ROWS, staged_lanes(nrows, nnz), None, 0)
+            }
+            None => (WHOLE_ROWS, lanes_a_row(nrows, nnz), None, 0),
             Some(Pieces { list, count }) => {
                 let Cut { longest, log, .. } = cut_for(nrows, nnz);
                 let sizes = [longest, *count as u32, log].map(Arg::U32);
@@ -337,9 +355,10 @@ const MOST: u64 = shared("CSR_MOST_LANES");
 const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
 
-/// The images of kernels whose blocks read the entries of their rows evenly, and of those that cut
-/// long rows.
+/// The images of kernels whose blocks read the entries of their rows evenly, of those whose lanes
+/// process whole rows, and of those that cut long rows.
 const STAGED_ROWS: &str = "csr_staged";
+const WHOLE_ROWS: &str = "csr";
 const CUT_ROWS: &str = "csr_long";
 
 /// Threads per block.
@@ -404,7 +423,9 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
             .then(|| Pieces { list: arrays.add("pieces", of_pieces, &self.pieces), count });
         let (arrays_at, precision) = ([row_ptr, columns, values], T::PRECISION);
         let variant = self.variant;
-        let product = Product { variant, matrix, arrays: arrays_at, pieces, precision };
+        let lengths = (0..nrows).map(|row| self.row_ptr.get(row + 1) - self.row_ptr.get(row));
+        let longest = lengths.max().unwrap_or(0);
+        let product = Product { variant, matrix, arrays: arrays_at, pieces, longest, precision };
         let described = arrays.on_device(values, vec![product.launch()]);
         Some(OnDevice { scratch: product.scratch(), counters: product.counters(), ..described })
     }

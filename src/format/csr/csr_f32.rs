@@ -100,7 +100,7 @@ impl Storage for CsrF32Format {
         let cut = cut_for(matrix.nrows, matrix.nnz);
         let pieces = cut.find(converter);
         search.end(converter)?;
-        if pieces?.is_some() {
+        if pieces?.1.is_some() {
             return Err(too_long(cut.longest).into());
         }
         let nnz = matrix.nnz as u64;

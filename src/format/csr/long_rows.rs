@@ -79,14 +79,13 @@ impl Cut {
         list
     }
 
-    /// Lists the pieces of a matrix on a GPU, or returns `None` if no row is to be cut. Waits once,
-    /// for the number of pieces, unless the longest row is known, or the size of the matrix tells
-    /// that there are none.
-    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<Option<Pieces>, Stop> {
+    /// Finds the length of the longest row of a matrix on a GPU, and lists its pieces, or none if no
+    /// row is to be cut. Waits once, for both numbers, unless the longest row is known and short.
+    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<(usize, Option<Pieces>), Stop> {
         let matrix = converter.matrix();
-        let Matrix { nrows, ncols, nnz, .. } = matrix;
-        if !self.applies(converter.longest_row().unwrap_or(ncols.min(nnz))) {
-            return Ok(None);
+        let nrows = matrix.nrows;
+        if let Some(known) = converter.longest_row().filter(|&known| !self.applies(known)) {
+            return Ok((known, None));
         }
         let (longest, count) = (converter.number()?, converter.number()?);
         let taken = converter.number()?;
@@ -98,13 +97,14 @@ impl Cut {
         };
         let threads = nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
         converter.launch(&step("long_rows", threads, [longest, count]))?;
-        if !self.applies(converter.read(longest)? as usize) {
-            return Ok(None);
+        let longest = converter.read(longest)? as usize;
+        if !self.applies(longest) {
+            return Ok((longest, None));
         }
         let count = u64::from(converter.read(count)?);
         let list = converter.array(size_of::<[u32; 2]>() as u64 * count)?;
         converter.launch(&step("cut_rows", nrows, [taken, list]))?;
-        Ok(Some(Pieces { list, count }))
+        Ok((longest, Some(Pieces { list, count })))
     }
 
     /// Counts the pieces of rows of these lengths.
