@@ -31,18 +31,20 @@ fn main() {
         trampolines(&package, &out);
         println!("cargo:rerun-if-env-changed=NVCC");
         println!("cargo:rerun-if-env-changed=CUDA_PATH");
-        let nvcc = nvcc::find(&package);
+        let nvcc = nvcc::Nvcc::new(&package);
+        // OUT_DIR is PROFILE/build/PACKAGE/out in the target folder; all builds share the cache there.
+        let cache = out.ancestors().nth(4).unwrap_or(&out).join("kernels");
         let common = package.join(COMMON);
         for folder in FOLDERS {
             // Cargo watches all files of the folder, including headers and new sources.
             println!("cargo:rerun-if-changed={}", package.join(folder).display());
             for source in files(&package.join(folder), "cu") {
                 let name = stem(&source);
-                let compiled = nvcc::compile(&nvcc, &source, &common, &out);
+                let compiled = nvcc::compile(&nvcc, &source, &common, &out, &cache);
                 images.push((image(&name, folder, &compiled, &out), name));
             }
         }
-        primitives(&nvcc, &package, &out);
+        primitives(&nvcc.path, &package, &out);
     }
     images.sort_by(|(_, a), (_, b)| a.cmp(b));
     let images = images.into_iter().map(|(image, _)| image).collect::<Vec<_>>();

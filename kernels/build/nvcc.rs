@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Architectures that get machine code, in ascending order; the last one also yields the PTX for
 /// future GPUs.
@@ -19,9 +19,29 @@ pub struct Compiled {
     pub ptx: String,
 }
 
+/// The compiler.
+pub struct Nvcc {
+    /// Path of the program.
+    pub path: PathBuf,
+    /// What it prints as its version.
+    pub version: String,
+}
+
+impl Nvcc {
+    /// The nvcc of [`find`].
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(package: &Path) -> Self {
+        let path = find(package);
+        let version = output(Command::new(&path).arg("--version")).stdout;
+        Nvcc { path, version: String::from_utf8_lossy(&version).into_owned() }
+    }
+}
+
 /// Path of nvcc: `$NVCC`, the copy that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or
 /// the PATH, in this order. `package` is the folder of this package.
-pub fn find(package: &Path) -> PathBuf {
+fn find(package: &Path) -> PathBuf {
     let fetched = package.join("../target/cuda-toolkit/nvidia/cu13/bin/nvcc");
     let named = env::var_os("NVCC").map(PathBuf::from);
     let in_path = env::var_os("CUDA_PATH").map(|root| PathBuf::from(root).join("bin/nvcc"));
@@ -35,23 +55,57 @@ pub fn find(package: &Path) -> PathBuf {
 /// Compiles `source` for every architecture into `out/NAME.fatbin`, where NAME is the stem of the
 /// source's file name. Headers come from the source's own folder and from `include`.
 ///
+/// `cache` holds what earlier calls compiled, in this or another build: the same source with the same
+/// headers is not compiled twice by the same nvcc.
+///
 /// # Panics
-/// If nvcc fails or `out` is not writable.
-pub fn compile(nvcc: &Path, source: &Path, include: &Path, out: &Path) -> Compiled {
+/// If nvcc fails, or `out` or `cache` is not writable.
+pub fn compile(nvcc: &Nvcc, source: &Path, include: &Path, out: &Path, cache: &Path) -> Compiled {
     let name = source.file_stem().expect("a source has a name").to_string_lossy().into_owned();
-    let keep = out.join(format!("{name}.keep"));
-    fs::create_dir_all(&keep).expect("the output folder is writable");
-    let mut command = command(nvcc);
-    command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo", "--keep", "--keep-dir"]).arg(&keep);
-    command.arg("-I").arg(include);
-    let log = run(command.arg("-o").arg(out.join(format!("{name}.fatbin"))).arg(source));
+    let mut command = command(&nvcc.path);
+    command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo", "--keep", "-I"]).arg(include);
+    let own = source.parent().expect("a source has a folder");
+    let headers = [own, include].into_iter().flat_map(|folder| files(folder, ".cuh"));
+    let kept = cache.join(key(nvcc, &command, headers.chain([source.to_path_buf()])));
+    if !kept.is_dir() {
+        // Another build may compile the same source now: the folder appears when it is complete.
+        let begun = cache.join(format!("{name}.{}", std::process::id()));
+        fs::create_dir_all(&begun).expect("the cache is writable");
+        command.arg("--keep-dir").arg(&begun).arg("-o").arg(begun.join(FATBIN)).arg(source);
+        fs::write(begun.join(LOG), run(&mut command)).expect("the cache is writable");
+        for file in files(&begun, "") {
+            let file_name = file.to_string_lossy();
+            if ![FATBIN, LOG, ".cubin", ".ptx"].iter().any(|own| file_name.ends_with(own)) {
+                fs::remove_file(&file).expect("the cache is writable");
+            }
+        }
+        if fs::rename(&begun, &kept).is_err() {
+            fs::remove_dir_all(&begun).expect("the cache is writable");
+        }
+    }
+    fs::copy(kept.join(FATBIN), out.join(format!("{name}.fatbin"))).expect("nvcc wrote it");
     let read = |path: PathBuf| fs::read(path).expect("nvcc wrote it");
-    let cubins: Vec<_> = files(&keep, ".cubin").into_iter().map(read).collect();
+    let cubins: Vec<_> = files(&kept, ".cubin").into_iter().map(read).collect();
     assert_eq!(cubins.len(), ARCHITECTURES.len(), "nvcc keeps machine code for each architecture");
-    let ptx = files(&keep, ".ptx").pop().expect("nvcc keeps PTX");
-    let ptx = fs::read_to_string(ptx).expect("PTX is text");
-    fs::remove_dir_all(&keep).expect("the output folder is writable");
-    Compiled { log, cubins, ptx }
+    let ptx = files(&kept, ".ptx").pop().expect("nvcc keeps PTX");
+    let text = |path: PathBuf| fs::read_to_string(path).expect("nvcc wrote text");
+    Compiled { log: text(kept.join(LOG)), cubins, ptx: text(ptx) }
+}
+
+/// Names of files in a folder of the cache.
+const FATBIN: &str = "kernels.fatbin";
+const LOG: &str = "ptxas.log";
+
+/// Name of the folder of the cache for what `command` makes of these files.
+fn key(nvcc: &Nvcc, command: &Command, files: impl Iterator<Item = PathBuf>) -> String {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    hash.update(nvcc.version.as_bytes());
+    hash.update(format!("{command:?}").as_bytes());
+    for file in files {
+        hash.update(file.to_string_lossy().as_bytes());
+        hash.update(&fs::read(&file).expect("the package's sources are readable"));
+    }
+    format!("{:032x}", hash.digest128())
 }
 
 /// The files of `folder` whose names end in `ending`, sorted by name.
@@ -80,13 +134,21 @@ pub fn command(nvcc: &Path) -> Command {
 /// # Panics
 /// If there is no nvcc or it fails.
 pub fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| {
+    let output = output(command);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?} failed:\n{log}");
+    log
+}
+
+/// Runs nvcc and returns its output, whether it succeeds or not.
+///
+/// # Panics
+/// If there is no nvcc.
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| {
         panic!(
             "cannot run {command:?}: {error}; install the CUDA toolkit, name nvcc in $NVCC, or \
              fetch it with kernels/toolchain.sh"
         )
-    });
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{command:?} failed:\n{log}");
-    log
+    })
 }
