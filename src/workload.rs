@@ -84,8 +84,8 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products of one vector in the original basis, none with the transpose, with fixed, exactly stored values
-    /// and effort [`Effort::Predict`].
+    /// 1,000 products of one vector in the original basis, none with the transpose, with fixed values
+    /// that are stored exactly, and effort [`Effort::Predict`].
     fn default() -> Self {
         Workload {
             spmvs: 1000,

@@ -63,7 +63,7 @@ fn find(package: &Path) -> PathBuf {
 pub fn compile(nvcc: &Nvcc, source: &Path, include: &Path, out: &Path, cache: &Path) -> Compiled {
     let name = source.file_stem().expect("a source has a name").to_string_lossy().into_owned();
     let mut command = command(&nvcc.path);
-    command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo", "--keep", "-I"]).arg(include);
+    command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo", "--keep"]);
     let own = source.parent().expect("a source has a folder");
     let headers = [own, include].into_iter().flat_map(|folder| files(folder, ".cuh"));
     let kept = cache.join(key(nvcc, &command, headers.chain([source.to_path_buf()])));
@@ -71,7 +71,8 @@ pub fn compile(nvcc: &Nvcc, source: &Path, include: &Path, out: &Path, cache: &P
         // Another build may compile the same source now: the folder appears when it is complete.
         let begun = cache.join(format!("{name}.{}", std::process::id()));
         fs::create_dir_all(&begun).expect("the cache is writable");
-        command.arg("--keep-dir").arg(&begun).arg("-o").arg(begun.join(FATBIN)).arg(source);
+        command.arg("-I").arg(include).arg("--keep-dir").arg(&begun);
+        command.arg("-o").arg(begun.join(FATBIN)).arg(source);
         fs::write(begun.join(LOG), run(&mut command)).expect("the cache is writable");
         for file in files(&begun, "") {
             let file_name = file.to_string_lossy();
@@ -96,13 +97,13 @@ pub fn compile(nvcc: &Nvcc, source: &Path, include: &Path, out: &Path, cache: &P
 const FATBIN: &str = "kernels.fatbin";
 const LOG: &str = "ptxas.log";
 
-/// Name of the folder of the cache for what `command` makes of these files.
+/// Name of the folder of the cache for what nvcc makes of these files with the arguments so far.
 fn key(nvcc: &Nvcc, command: &Command, files: impl Iterator<Item = PathBuf>) -> String {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     hash.update(nvcc.version.as_bytes());
-    hash.update(format!("{command:?}").as_bytes());
+    hash.update(format!("{:?}", command.get_args()).as_bytes());
     for file in files {
-        hash.update(file.to_string_lossy().as_bytes());
+        hash.update(file.file_name().expect("a source has a name").as_encoded_bytes());
         hash.update(&fs::read(&file).expect("the package's sources are readable"));
     }
     format!("{:032x}", hash.digest128())

@@ -1,69 +1,16 @@
-// y = alpha A x + beta y with A in compressed sparse rows: a block of threads reads the entries of
-// its rows evenly, stores their products in shared memory, and sums each row from there.
+// y = alpha A x + beta y with A in compressed sparse rows: a block of threads reads the entries of its
+// rows evenly (common/csr_staged.cuh). No row is long.
 //
-// Launch: blocks of 256 threads, each with 256 / `lanes` rows; 1,024 products in static shared
-// memory, with a gap after every 32 of them, so that neighbouring rows are in different banks. Lane
-// 0 of a row's `lanes` lanes holds the result. Offsets are 32-bit (`csr_staged_*`) or 64-bit
-// (`csr_staged_wide_*`).
-#include "common.cuh"
-
-constexpr int THREADS = 256, EACH = CSR_STAGED_EACH, STAGED = THREADS * EACH;
-
-// Place of product `k` in shared memory.
-__device__ __forceinline__ uint32_t place(uint32_t k) { return k + k / 32; }
-
-template <class T, class Offset, int lanes>
-__device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ row_ptr,
-                                     const uint32_t* __restrict__ col_idx,
-                                     const T* __restrict__ values, const T* __restrict__ x, T* y,
-                                     T alpha, T beta) {
-    constexpr uint32_t own = THREADS / lanes;
-    __shared__ T products[STAGED + STAGED / 32];
-    const uint32_t t = threadIdx.x, lane = t % lanes;
-    const uint64_t first = uint64_t(blockIdx.x) * own, row = first + t / lanes;
-    const uint64_t last = first + own < nrows ? first + own : nrows;
-    const Offset start = row_ptr[first], end = row_ptr[last];
-    Offset from = row < nrows ? row_ptr[row] : end, to = row < nrows ? row_ptr[row + 1] : end;
-    await_previous();
-    T sum = 0;
-    for (Offset at = start; at < end; at += STAGED) {
-        const uint32_t n = uint32_t(end - at < STAGED ? end - at : STAGED);
-        uint32_t column[EACH];
-        T factor[EACH], value[EACH];
-#pragma unroll
-        for (int k = 0; k < EACH; k++)
-            column[k] = t + k * THREADS < n ? stream(col_idx + at + (t + k * THREADS)) : 0;
-#pragma unroll
-        for (int k = 0; k < EACH; k++)
-            factor[k] = t + k * THREADS < n ? gather(x + column[k]) : T(0);
-        // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
-        // which the loads of x wait, and occupy registers meanwhile.
-#pragma unroll
-        for (int k = 0; k < EACH; k++)
-            value[k] = t + k * THREADS < n ? stream(values + at + (t + k * THREADS)) : T(0);
-        if (at != start) __syncthreads();
-#pragma unroll
-        for (int k = 0; k < EACH; k++) products[place(t + k * THREADS)] = value[k] * factor[k];
-        __syncthreads();
-        if (from < at + n && to > at) {
-            const uint32_t begin = from > at ? uint32_t(from - at) : 0;
-            const uint32_t stop = to < at + n ? uint32_t(to - at) : n;
-            for (uint32_t k = begin + lane; k < stop; k += lanes) sum += products[place(k)];
-        }
-    }
-    sum = group_sum<lanes>(sum);
-    if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
-}
-
-// Threads per processor: as many as registers allow without spills.
-template <class T, class Offset, int lanes>
-constexpr int RESIDENT = sizeof(T) == 4 || (lanes == 1 && sizeof(Offset) == 4) ? 2048 : 1536;
+// Launch: ceil(nrows * lanes / 256) blocks of 256 threads. Offsets are 32-bit (`csr_staged_*`) or
+// 64-bit (`csr_staged_wide_*`).
+#include "csr_staged.cuh"
 
 #define KERNEL(name, T, Offset, lanes)                                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT<T, Offset, lanes> / THREADS)   \
+    extern "C" __global__ void __launch_bounds__(256, (STAGED_BLOCKS<T, Offset, lanes>))          \
         name(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx, const T* values,     \
              const T* x, T* y, T alpha, T beta) {                                                 \
-        rows<T, Offset, lanes>(nrows, row_ptr, col_idx, values, x, y, alpha, beta);               \
+        staged_rows<lanes, false>(blockIdx.x, nrows, row_ptr, col_idx, values, x, y, alpha,       \
+                                  beta);                                                          \
     }
 #define BOTH(lanes)                                                                               \
     KERNEL(csr_staged_t##lanes##_f64, double, uint32_t, lanes)                                    \

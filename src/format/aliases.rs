@@ -68,7 +68,8 @@ pub fn sort_key(candidate: &str) -> Cow<'_, str> {
 
 impl Candidate {
     /// Tells whether the candidate's text begins with `text`, in which an alias may stand for the
-    /// format's name.
+    /// format's name. The name of a format means that format alone, not others whose names begin
+    /// with it.
     ///
     /// ```
     /// use ellect::format::Candidate;
@@ -76,6 +77,8 @@ impl Candidate {
     /// # fn main() -> ellect::Result<()> {
     /// let candidate: Candidate = "hll:hack=64".parse()?;
     /// assert!(candidate.begins_with("hll:hack=6") && !candidate.begins_with("ell"));
+    /// let indexed: Candidate = "hll_vi".parse()?;
+    /// assert!(indexed.begins_with("hll_") && !indexed.begins_with("hll"));
     /// # Ok(())
     /// # }
     /// ```
@@ -84,8 +87,15 @@ impl Candidate {
         let params = &own[self.format.name.len()..];
         let mut aliases = self.format.aliases.iter();
         let rest = |alias: &&str| text.strip_prefix(*alias);
-        own.starts_with(text)
+        let is_other = FORMATS.iter().any(|other| other.name == text) && self.format.name != text;
+        (own.starts_with(text) && !is_other)
             || aliases.any(|alias| rest(alias).is_some_and(|rest| params.starts_with(rest)))
+    }
+
+    /// Tells whether the candidate's text begins with one of these texts, as
+    /// [`Candidate::begins_with`]; true if there are none.
+    pub fn is_among(&self, texts: &[String]) -> bool {
+        texts.is_empty() || texts.iter().any(|text| self.begins_with(text))
     }
 }
 

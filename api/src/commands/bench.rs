@@ -203,11 +203,7 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
     backend.check()?;
     let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
-        .filter(|c| {
-            bench.only.is_empty()
-                || BASELINES.contains(&c.to_string().as_str())
-                || bench.only.iter().any(|only| c.begins_with(only))
-        })
+        .filter(|c| c.is_among(&bench.only) || BASELINES.contains(&c.to_string().as_str()))
         .collect();
     let mut records = Vec::new();
     let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {

@@ -47,7 +47,7 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
     backend.check()?;
     let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
-        .filter(|c| only.is_empty() || only.iter().any(|text| c.begins_with(text)))
+        .filter(|candidate| candidate.is_among(only))
         .collect();
     if chosen.is_empty() {
         bail!("no candidate begins with {}; `ellect formats` lists them", only.join(" or "));

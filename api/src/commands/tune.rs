@@ -87,7 +87,7 @@ pub struct Tune {
     runs: usize,
     /// Time only the conversions of candidates that were measured within TIMES times the best time,
     /// and keep the times of their products; for a GPU, after a change of its conversion kernels
-    #[arg(long, value_name = "TIMES", value_parser = times, conflicts_with_all = ["resume", "rerun", "share"])]
+    #[arg(long, value_name = "TIMES", value_parser = times, conflicts_with_all = ["resume", "rerun", "share", "dry_run"])]
     conversions: Option<f64>,
     /// Measure only candidates whose name begins with this text, a format with a new kernel for
     /// instance; may be repeated
@@ -168,19 +168,11 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if tune.dry_run {
         return print(&planned(tune, &entries, home)?).map(|()| Answer::Yes);
     }
-    let backend = match tune.conversions {
-        // No product runs that might fault.
-        Some(_) => Backend::open(&tune.device, &home.data)?,
-        None => timing_backend(&tune.device, &home.data)?,
-    };
+    let backend = tune.backend(home)?;
     let device = backend.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
         // Models from these records start from this profile, here or on another machine.
         device.save(&home.data)?;
-    }
-    if tune.conversions.is_some() {
-        // Conversions on a host are timed with the products of their layouts only.
-        backend.gpu()?;
     }
     let wisdom = Wisdom::open(&home.data)?;
     told(&wisdom);
@@ -193,12 +185,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         cut: tune.cut,
         budget: tune.budget,
         share: tune.each(),
-        remembered: match (tune.conversions, tune.rerun) {
-            (Some(near), _) => Remembered::Converted { near },
-            (None, Some(near)) => Remembered::Rerun { near, most: tune.runs },
-            (None, None) if tune.resume => Remembered::Kept,
-            (None, None) => Remembered::Replaced,
-        },
+        remembered: tune.remembered(),
     };
     let summary = match tune.queue() {
         None => measure(&tuning, Corpus::Own(entries))?,
@@ -225,6 +212,28 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
 }
 
 impl Tune {
+    /// Opens the device that measures.
+    fn backend(&self, home: &Home) -> Result<Backend> {
+        if self.conversions.is_none() {
+            return Ok(timing_backend(&self.device, &home.data)?);
+        }
+        // Conversions on a host are timed with the products of their layouts only. No product runs
+        // that might fault, so no process of its own is needed.
+        let backend = Backend::open(&self.device, &home.data)?;
+        backend.gpu()?;
+        Ok(backend)
+    }
+
+    /// Returns the treatment of stored measurements.
+    fn remembered(&self) -> Remembered {
+        match (self.conversions, self.rerun) {
+            (Some(near), _) => Remembered::Converted { near },
+            (None, Some(near)) => Remembered::Rerun { near, most: self.runs },
+            (None, None) if self.resume => Remembered::Kept,
+            (None, None) => Remembered::Replaced,
+        }
+    }
+
     /// Returns the time limit of one matrix in one precision.
     fn each(&self) -> Option<Duration> {
         match self.share {
@@ -287,9 +296,7 @@ enum Corpus<'a> {
 /// Says what a run would measure, and how long it takes by the limits of the protocol.
 fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String> {
     let device = Backend::open(&tune.device, &home.data)?.device().clone();
-    let is_chosen = |candidate: &Candidate| {
-        tune.only.is_empty() || tune.only.iter().any(|text| candidate.begins_with(text))
-    };
+    let is_chosen = |candidate: &Candidate| candidate.is_among(&tune.only);
     let candidates = candidates(device.kind).into_iter().filter(is_chosen).count();
     let mut text = String::new();
     for entry in entries {

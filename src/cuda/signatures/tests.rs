@@ -34,8 +34,16 @@ struct Compared {
 
 /// Images of which the conversions and products below launch only some kernels: other hack sizes,
 /// threads a row and slabs need other matrices or candidates.
-const PARTLY_REACHED: [&str; 6] =
-    ["convert_cache_blocked", "csr", "csr_long", "csr_vector", "hll", "st_csr_vi"];
+const PARTLY_REACHED: [&str; 8] = [
+    "convert_cache_blocked",
+    "convert_narrow",
+    "csr",
+    "csr_f32",
+    "csr_long",
+    "csr_vector",
+    "hll",
+    "st_csr_vi",
+];
 
 impl Compared {
     fn add(&mut self, launch: &Launch, precision: Precision) {

@@ -37,6 +37,15 @@ use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::{Precision, Scalar};
 
+/// The parameter that chooses the width of column indices.
+pub(super) const COL: Param = Param {
+    name: "col",
+    doc: "bits of a column index; 16-bit indices count from the hack's first column",
+    values: &[Value::Int(32), Value::Int(16)],
+    gpu: &[Value::Int(32), Value::Int(16)],
+    host: &[Value::Int(32), Value::Int(16)],
+};
+
 /// See the module.
 #[derive(Debug)]
 pub struct HllFormat;
@@ -79,13 +88,7 @@ impl Storage for HllFormat {
             gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
             host: &[Value::Int(1)],
         },
-        Param {
-            name: "col",
-            doc: "bits of a column index; 16-bit indices count from the hack's first column",
-            values: &[Value::Int(32), Value::Int(16)],
-            gpu: &[Value::Int(32), Value::Int(16)],
-            host: &[Value::Int(32), Value::Int(16)],
-        },
+        COL,
     ];
 
     type Layout<T: Scalar> = SlicedLayout<T, HackShape>;
@@ -128,6 +131,7 @@ impl Storage for HllFormat {
         build_with(converter, params, target, (Self::NAME, None))
     }
 }
+
 /// The work of hacks whose stored values take `value_bytes` each.
 pub(super) fn work_with(
     analysis: &Analysis<'_>,

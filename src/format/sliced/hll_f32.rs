@@ -62,13 +62,7 @@ impl Storage for HllF32Format {
             gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
             host: &[Value::Int(1)],
         },
-        Param {
-            name: "col",
-            doc: "bits of a column index; 16-bit indices count from the hack's first column",
-            values: &[Value::Int(32), Value::Int(16)],
-            gpu: &[Value::Int(32), Value::Int(16)],
-            host: &[Value::Int(32), Value::Int(16)],
-        },
+        hll::COL,
     ];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("hll");

@@ -22,10 +22,10 @@
 use super::gpu::launch::Arrays;
 use super::narrow::{self, AsGiven, Keep};
 use super::sorted_tiles::gpu::TilePlan;
-use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
+use super::sorted_tiles::{self, EACH, LANES, SortedTiles, TILE, WARP};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work, bytes_of,
+    Target, Work, bytes_of,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -44,13 +44,7 @@ impl Storage for StCsrFormat {
         Matrix-Vector Multiplication on GPUs (2016), section 3; sorting them by column is our own";
     const SUITS: &'static str = "unstructured meshes, circuits, graphs, rows of every length; bad \
         for stencils and blocks";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "tile",
-        doc: "maximum number of entries that a block of threads sorts together",
-        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        host: &[],
-    }];
+    const PARAMS: &'static [Param] = &[TILE];
 
     type Layout<T: Scalar> = StCsrLayout<T>;
 

@@ -15,11 +15,10 @@
 
 use super::narrow::gpu::{NARROW, NARROWED, Search};
 use super::narrow::{self, InF32};
-use super::sorted_tiles::{self, gpu::GpuSortedTiles};
+use super::sorted_tiles::{self, TILE, gpu::GpuSortedTiles};
 use super::st_csr::{self, StCsrLayout};
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work,
+    Arg, GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Stop, Storage, Target, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
@@ -37,13 +36,7 @@ impl Storage for StCsrF32Format {
         precision ecosystem for high-performance computing (2019)";
     const SUITS: &'static str = "matrices of f64 whose values are f32 numbers or may be rounded to \
         them, where st_csr suits";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "tile",
-        doc: "maximum number of entries that a block of threads sorts together",
-        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        host: &[],
-    }];
+    const PARAMS: &'static [Param] = &[TILE];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("st_csr");
     const KERNELS_OF: &'static [&'static str] = &["st_csr"];

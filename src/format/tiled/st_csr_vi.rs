@@ -20,11 +20,11 @@
 
 use super::gpu::launch::{Arrays, NULL};
 use super::sorted_tiles::gpu::{GpuSortedTiles, TilePlan};
-use super::sorted_tiles::{self, SortedTiles};
+use super::sorted_tiles::{self, SortedTiles, TILE};
 use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work,
+    Target, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -44,13 +44,7 @@ impl Storage for StCsrViFormat {
         section 4.2, in the tiles of st_csr";
     const SUITS: &'static str = "graphs, incidence and constraint matrices; bad for regular rows, \
         refused for more than 256 distinct values";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "tile",
-        doc: "maximum number of entries that a block of threads sorts together",
-        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
-        host: &[],
-    }];
+    const PARAMS: &'static [Param] = &[TILE];
     const BY_VALUES: bool = true;
     const KERNELS_OF: &'static [&'static str] = &["st_csr"];
 

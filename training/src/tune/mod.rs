@@ -84,8 +84,7 @@ struct Earlier(HashMap<String, Measurement>);
 impl Earlier {
     /// Returns the candidates that are not to be measured again.
     fn kept(&self, remembered: Remembered) -> HashSet<&str> {
-        let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
-        let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        let best_s = self.best_s();
         let runs = |m: &Measurement| match &m.outcome {
             Outcome::Timed(timing) => timing.runs().count(),
             _ => 0,
@@ -103,10 +102,19 @@ impl Earlier {
 
     /// Returns the timed measurements within `near` times the best time.
     fn near(&self, near: f64) -> impl Iterator<Item = &Measurement> {
-        let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
-        let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        let best_s = self.best_s();
         self.0.values().filter(move |m| spmv_s(m).is_some_and(|s| s <= near * best_s))
     }
+
+    /// Returns the time of the fastest product, in seconds; infinite if none was timed.
+    fn best_s(&self) -> f64 {
+        self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Returns the time of one product in seconds, if it was timed.
+fn spmv_s(measurement: &Measurement) -> Option<f64> {
+    measurement.cost().map(|cost| cost.spmv_s)
 }
 
 /// A matrix that has been made and analysed, ready to be measured.
@@ -205,7 +213,7 @@ impl Tuning<'_> {
         if let Remembered::Converted { .. } = self.remembered {
             stored = self.wisdom.shipped_measurements(fingerprint);
         }
-        // Those of this user replace those that ship.
+        // A measurement of this user replaces one that ships.
         stored.extend(self.wisdom.measurements(fingerprint)?);
         for measurement in stored {
             let precision = measurement.precision;

@@ -36,10 +36,9 @@ impl<'s> Order<'s> {
             .fold(f64::INFINITY, f64::min);
         for (candidate, suits) in survey {
             let text = candidate.to_string();
-            let only = tuning.only;
             match suits {
                 _ if kept.contains(text.as_str()) => {}
-                _ if !only.is_empty() && !only.iter().any(|only| candidate.begins_with(only)) => {}
+                _ if !candidate.is_among(tuning.only) => {}
                 Err(reason) => order.refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;

@@ -303,9 +303,8 @@ impl<'a> Run<'a> {
         let (mut tally, mut records) = (Tally::default(), Vec::new());
         for measurement in measured {
             let candidate: Candidate = measurement.candidate.parse()?;
-            let is_wanted = only.is_empty() || only.iter().any(|only| candidate.begins_with(only));
             let Outcome::Timed(timing) = &measurement.outcome else { continue };
-            if !is_wanted || candidate.is_baseline() {
+            if !candidate.is_among(only) || candidate.is_baseline() {
                 continue;
             }
             let target = candidate.target(target);

@@ -28,11 +28,20 @@ use ellect_kernels::shared;
 
 use self::widths::{EXTRA, Widths, get};
 use super::gpu::launch::Arrays;
-use super::{Refusal, Target, Work, bytes_of, store};
+use super::{Param, Refusal, Target, Value, Work, bytes_of, store};
 use crate::analysis::{Analysis, REACH, REACH_OF, Walk};
 use crate::csr::Csr;
 use crate::par::{self, Scratch, slices_mut};
 use crate::scalar::Scalar;
+
+/// The parameter of formats with sorted tiles.
+pub(super) const TILE: Param = Param {
+    name: "tile",
+    doc: "maximum number of entries that a block of threads sorts together",
+    values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+    gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+    host: &[],
+};
 
 /// Slots of a thread.
 pub(super) const EACH: usize = shared("SORTED_EACH") as usize;
