@@ -24,6 +24,3 @@
     KERNEL(csr_dot_t##tpr##_f32, float, tpr)
 BOTH(2)
 BOTH(4)
-BOTH(8)
-BOTH(16)
-BOTH(32)
