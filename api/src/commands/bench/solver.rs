@@ -136,7 +136,7 @@ fn row<T: Scalar>(
     let [fused, unfused] = of.times(&[&Solver::fused, &Solver::unfused])?[..] else {
         bail!("two ways have two times");
     };
-    let products: [Work<T>; 3] =
+    let products: [Work<'_, '_, T>; 3] =
         [&Solver::product, &Solver::product_dot, &Solver::product_then_dot];
     let [product, product_dot, product_then_dot] = of.times(&products)?[..] else {
         bail!("three ways have three times");
@@ -211,7 +211,7 @@ fn check<T: Scalar>(a: &GpuOperator<T>, candidate: &Candidate, csr: &Csr<T>) -> 
 }
 
 /// One way to do a step of a solver.
-type Work<'w, T> = &'w dyn Fn(&mut Solver<'_, T>) -> Result<()>;
+type Work<'w, 'a, T> = &'w dyn Fn(&mut Solver<'a, T>) -> Result<()>;
 
 /// Vectors and numbers of conjugate gradients on a GPU.
 struct Solver<'a, T: Scalar> {
@@ -281,8 +281,8 @@ impl<'a, T: Scalar> Solver<'a, T> {
 
     /// Times all ways, a sample of each in turn; returns the median in microseconds and the relative
     /// spread of each. Times do not depend on the values, so any square matrix will do.
-    fn times(&mut self, ways: &[Work<'_, T>]) -> Result<Vec<(f64, f64)>> {
-        let mut sample = |way: Work<'_, T>, count: u32| -> Result<f64> {
+    fn times(&mut self, ways: &[Work<'_, 'a, T>]) -> Result<Vec<(f64, f64)>> {
+        let mut sample = |way: Work<'_, 'a, T>, count: u32| -> Result<f64> {
             self.a.gpu().synchronize()?;
             let start = Instant::now();
             for _ in 0..count {
