@@ -10,7 +10,8 @@
              const uint32_t* order, const Column* columns, const float* values, const double* x,  \
              double* y, double alpha, double beta) {                                              \
         hacks<double, float, Column, 32, tpr, batch, Order::order_of_loads>(                      \
-            nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
+            nrows, narrow, wide, base, order, columns, values, x,                                 \
+            [&](uint64_t row, double sum) { store(y + row, alpha, sum, beta); });                 \
     }
 // As in hll.cu: `_resident` for launches whose blocks are all resident at once.
 #define FORMS(name, Column, tpr, batch, blocks, order_of_loads)                                   \

@@ -38,6 +38,7 @@ const PARTLY_REACHED: [&str; 9] = [
     "convert_cache_blocked",
     "convert_narrow",
     "csr",
+    "csr_dot",
     "csr_f32",
     "csr_long",
     "csr_staged",
@@ -66,6 +67,8 @@ impl Compared {
         if let Some(format) = self.format.filter(|_| multiplies) {
             let several = Several::ALL.into_iter().filter_map(|of| format.several(launch, of));
             several.for_each(|launch| self.add(&launch, precision));
+            let with_dots = format.with_dots(launch).filter(|_| !launch.args.contains(&Arg::Parts));
+            with_dots.iter().for_each(|launch| self.add(launch, precision));
         }
     }
 
@@ -291,6 +294,7 @@ fn own(compared: &mut Compared) {
         let vectors = super::super::vector_ops::launches(precision, 5_000);
         compared.add_all(&vectors, precision);
         compared.add_all(&super::super::several::launches(precision), precision);
+        compared.add_all(&super::super::dots::launches(precision), precision);
         compared.add(&super::super::exchange::launch(precision), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         for wide in [false, true] {

@@ -108,6 +108,15 @@ impl Storage for CsrFormat {
         })
     }
 
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        // csr_tLANES_f64, with 32-bit offsets: there are kernels for short rows.
+        let lanes = one.kernel.strip_prefix("csr_t").filter(|_| one.image == WHOLE_ROWS)?;
+        if !["2_", "4_"].iter().any(|few| lanes.starts_with(few)) {
+            return None;
+        }
+        Some(one.with_dots("csr_dot", format!("csr_dot_t{lanes}")))
+    }
+
     fn several(one: &Launch, several: Several) -> Option<Launch> {
         // csr_staged_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets:
         // csr_staged_wide_tLANES_f64

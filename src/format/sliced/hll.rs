@@ -123,6 +123,12 @@ impl Storage for HllFormat {
         Some(several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)]))
     }
 
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        // There are kernels for hacks of 32 rows and at most 4 threads a row.
+        let shape = one.kernel.strip_prefix("hll_32_").filter(|shape| !shape.contains("_t8"))?;
+        Some(one.with_dots("hll_dot", format!("hll_dot_{shape}")))
+    }
+
     fn build(
         converter: &mut dyn GpuConverter,
         params: &Params,
