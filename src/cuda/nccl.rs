@@ -232,6 +232,7 @@ impl Comm {
     /// # Errors
     /// Errors of `work`; [`Error::Device`] if the library fails.
     pub fn group(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.is_open()?;
         // SAFETY: start and end are paired whatever `work` returns.
         let (started, queued, ended) =
             unsafe { ((self.library.start)(), work(), (self.library.end)()) };
@@ -291,21 +292,31 @@ impl Comm {
         address: cuda::CUdeviceptr,
         stream: cuda::CUstream,
     ) -> Result<()> {
+        self.is_open()?;
         let (at, kind) = (address as *mut c_void, kind::<T>());
         // SAFETY: by this function's own contract.
         let code = unsafe { (self.library.all_reduce)(at, at, 1, kind, SUM, self.raw, stream) };
         self.check(code, "adding over all ranks")
     }
 
-    /// Returns a fault that the library has met since.
+    /// Tells whether the connection can still be used.
     ///
     /// # Errors
-    /// [`Error::Device`] with that fault.
-    pub fn state(&self) -> Result<()> {
+    /// [`Error::Device`] after [`Comm::abort`].
+    pub fn is_open(&self) -> Result<()> {
         if self.ended.load(Ordering::Acquire) {
             let what = "NCCL: the connection was ended after a fault; prepare the matrix anew";
             return Err(Error::device(DeviceFault::Failed, what));
         }
+        Ok(())
+    }
+
+    /// Returns a fault that the library has met since.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with that fault, or after [`Comm::abort`].
+    pub fn state(&self) -> Result<()> {
+        self.is_open()?;
         let mut fault = 0;
         // SAFETY: the library writes one code.
         let code = unsafe { (self.library.state)(self.raw, &mut fault) };

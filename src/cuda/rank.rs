@@ -453,6 +453,9 @@ impl<T: Scalar> RankGraph<'_, T> {
     /// [`Error::Device`] if a launch fails.
     pub fn launch(&self) -> Result<()> {
         let _turn = self.gpu.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Way::Nccl(messages) = &self.gpu.way {
+            messages.is_open()?;
+        }
         // SAFETY: `self` borrows the operators and keeps the vectors.
         unsafe { self.graphs.launch(&self.gpu.gpu, &self.gpu.fork) }
     }

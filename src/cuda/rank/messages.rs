@@ -130,6 +130,14 @@ impl<T: Scalar> Messages<T> {
         unsafe { self.comm.sum::<T>(value.address(), self.gpu.queue.as_inner()) }
     }
 
+    /// Tells whether the connection can still be used.
+    ///
+    /// # Errors
+    /// [`Error::Device`] after a fault of an earlier wait.
+    pub fn is_open(&self) -> Result<()> {
+        self.comm.is_open()
+    }
+
     /// Waits for the GPU, as long as it makes progress.
     ///
     /// # Errors
