@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
-pub(crate) use routes::{Needs, Routes, Tell, Told, WORD};
+pub(crate) use routes::{Agreed, Needs, Routes, Tell, Told, WORD};
 
 /// The elements that one part sends to another.
 pub(crate) struct Sent<'a> {

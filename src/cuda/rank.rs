@@ -16,7 +16,7 @@ use super::part::{Graphs, Products, has_inner, multiply, queue};
 use super::{DeviceSlice, DeviceSliceMut, Gpu, Vector, check, count};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Launch};
-use crate::partition::{Routes, Tell, WORD};
+use crate::partition::{Agreed, Routes, Tell, WORD};
 use crate::scalar::{Precision, Scalar};
 use board::{Board, Lease};
 use messages::Messages;
@@ -121,7 +121,7 @@ impl<T: Scalar> RankGpu<T> {
         shape: (Range<usize>, usize),
         link: Link,
         tell: Tell<'_>,
-    ) -> Result<std::result::Result<Self, String>> {
+    ) -> Result<Agreed<Self>> {
         let Some(gpu) = products.first().map(|(_, a)| Arc::clone(a.gpu())) else {
             let told = tell(Err("the part has no operator on a GPU".into()))?;
             return Ok(Err(told.err().unwrap_or_default()));
@@ -227,10 +227,12 @@ impl<T: Scalar> RankGpu<T> {
         // SAFETY: by this function's own contract.
         unsafe {
             match (&self.way, &x.place) {
-                (Way::Peer(board), Place::Shared(lease)) => board.exchange(lease, stream),
-                (Way::Peer(_), Place::Own(_)) => {
-                    Err(Error::argument("x has no halo here; make it by zeros_x or scatter_x"))
+                (Way::Peer(board), Place::Shared(lease)) if lease.is_of(board) => {
+                    board.exchange(lease, stream)
                 }
+                (Way::Peer(_), _) => Err(Error::argument(
+                    "other ranks do not know this x; make it by this on_gpu's zeros_x or scatter_x",
+                )),
                 (Way::Nccl(messages), _) => messages.exchange(x.address(), stream),
                 (Way::Host, _) => Ok(()),
             }
@@ -412,8 +414,8 @@ impl<T: Scalar> RankStore<T> {
     fn all(&self) -> Result<DeviceSlice<'_, T>> {
         match &self.place {
             Place::Own(vector) => vector.slice(..),
-            // SAFETY: the lease has this many elements, and waits before it ends.
             Place::Shared(lease) => {
+                // SAFETY: the lease has this many elements, and waits before it ends.
                 Ok(unsafe { DeviceSlice::within(lease.address(), self.len, lease.queue()) })
             }
         }

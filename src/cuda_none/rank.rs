@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{DeviceSlice, DeviceSliceMut, Gpu, Products};
 use crate::error::{Error, Result};
-use crate::partition::{Routes, Tell};
+use crate::partition::{Agreed, Routes, Tell};
 use crate::scalar::Scalar;
 
 /// A way to move elements between ranks.
@@ -79,7 +79,7 @@ impl<T: Scalar> RankGpu<T> {
         (own, len): (Range<usize>, usize),
         link: Link,
         tell: Tell<'_>,
-    ) -> Result<std::result::Result<Self, String>> {
+    ) -> Result<Agreed<Self>> {
         if let Some((_, operator)) = products.first() {
             match operator.never {}
         }

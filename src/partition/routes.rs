@@ -5,8 +5,11 @@ use crate::error::Result;
 /// Bytes that a rank tells all others at once during set-up.
 pub(crate) const WORD: usize = 128;
 
-/// The words of all ranks, or the fault of the first rank that has none: equal on all ranks.
-pub(crate) type Told = std::result::Result<Vec<[u8; WORD]>, String>;
+/// The success of a step, or the fault of the first rank that failed in it: equal on all ranks.
+pub(crate) type Agreed<R> = std::result::Result<R, String>;
+
+/// The words of all ranks.
+pub(crate) type Told = Agreed<Vec<[u8; WORD]>>;
 
 /// Tells the own word, or the own fault, to all ranks; all call this together.
 pub(crate) type Tell<'a> = &'a dyn Fn(std::result::Result<[u8; WORD], String>) -> Result<Told>;

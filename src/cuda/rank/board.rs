@@ -12,7 +12,7 @@ use crate::cuda::ipc::{Exported, HANDLE, Opened};
 use crate::cuda::memory::{Memory, Queue};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, Vector};
 use crate::error::Result;
-use crate::partition::{Routes, Tell, Told, WORD};
+use crate::partition::{Agreed, Routes, Tell, Told, WORD};
 use crate::scalar::Scalar;
 
 /// Columns of a rank's shared memory, with a word of 8 bytes for each rank: two kinds of counters for
@@ -92,7 +92,7 @@ impl<T: Scalar> Board<T> {
         routes: &Arc<Routes>,
         len: usize,
         tell: Tell<'_>,
-    ) -> Result<std::result::Result<Arc<Self>, String>> {
+    ) -> Result<Agreed<Arc<Self>>> {
         sweep();
         let own = Exported::zeros(column(COLUMNS, routes.size), &gpu.queue);
         let (own, handles) = match shared(own, tell)? {
@@ -266,10 +266,7 @@ impl<T: Scalar> Board<T> {
 }
 
 /// Tells a handle of the own memory to all ranks; returns the memory and all handles.
-fn shared(
-    own: Result<Exported>,
-    tell: Tell<'_>,
-) -> Result<std::result::Result<(Exported, Vec<[u8; WORD]>), String>> {
+fn shared(own: Result<Exported>, tell: Tell<'_>) -> Result<Agreed<(Exported, Vec<[u8; WORD]>)>> {
     let own = own.and_then(|own| {
         let mut word = [0; WORD];
         word[..HANDLE].copy_from_slice(&own.handle()?);
@@ -310,6 +307,11 @@ fn wires(routes: &Routes, boards: &[u64], [ready, arrived]: [u64; 2]) -> Wires {
 }
 
 impl<T: Scalar> Lease<T> {
+    /// Tells whether the vector is one of this board.
+    pub fn is_of(&self, board: &Arc<Board<T>>) -> bool {
+        Arc::ptr_eq(&self.board, board)
+    }
+
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -12,7 +12,7 @@ use crate::cuda::exchange::LIMIT_S;
 use crate::cuda::nccl::{Comm, ID, patiently, unique_id};
 use crate::cuda::{DeviceSliceMut, Gpu, check, failed};
 use crate::error::{Error, Result};
-use crate::partition::{Routes, Tell, WORD};
+use crate::partition::{Agreed, Routes, Tell, WORD};
 use crate::scalar::Scalar;
 
 /// Time of waiting without pauses, and the pauses that follow.
@@ -46,7 +46,7 @@ impl<T: Scalar> Messages<T> {
         packing: &Arc<Packing>,
         len: usize,
         tell: Tell<'_>,
-    ) -> Result<std::result::Result<Arc<Self>, String>> {
+    ) -> Result<Agreed<Arc<Self>>> {
         let id = match routes.rank {
             0 => unique_id(),
             _ => super::super::nccl_version().map(|_| [0; ID]),
