@@ -6,6 +6,11 @@
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
+// Entries of a block of rows that each thread of csr_staged.cuh reads at a time, and entries of the
+// longest row that is not cut into pieces there.
+constexpr int CSR_STAGED_EACH = 4;
+constexpr uint32_t CSR_UNCUT = 2048;
+
 // Products with several vectors: parts of a row of 8 packed vectors, one for each of the lanes that
 // share an entry of the matrix.
 constexpr int CSR_PARTS = 2;

@@ -1,7 +1,7 @@
 // Y = alpha A X + beta Y with A in compressed sparse rows, some of them long, for several vectors: the
-// matrix is read once for all of them. Rows and pieces of long rows are those of csr_long.cu; `lanes`
-// neighbouring lanes share the entries of a row that is not long, and those of a warp share a piece,
-// each in `parts` parts.
+// matrix is read once for all of them. The list of pieces is that of csr_long.cu, all of which count
+// here: rows of more than `longest` entries are cut. `lanes` neighbouring lanes share the entries of a
+// row that is not cut, and those of a warp share a piece, each in `parts` parts.
 //
 // Launch: blocks of 256 threads, of which the first ceil(pieces / 8) process a piece per warp; at least
 // ceil(nrows * lanes * parts / 256) others process the rows, without the long ones. No shared memory.
@@ -105,7 +105,7 @@ __device__ __forceinline__ void rows_and_pieces(uint32_t nrows, uint32_t longest
 
 #define KERNEL(name, T, lanes, vectors, parts, packed, batch, blocks)                             \
     extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
-        name(uint32_t nrows, uint32_t longest, uint32_t pieces, uint32_t piece_log,               \
+        name(uint32_t nrows, uint32_t longest, uint32_t pieces, uint32_t cut, uint32_t piece_log, \
              const uint2* list, T* sums, uint32_t* ended, const uint32_t* row_ptr,                \
              const uint32_t* col_idx, const T* values, const T* x, T* y, T alpha, T beta,         \
              uint64_t x_row, uint64_t x_vector, uint64_t y_row, uint64_t y_vector) {              \

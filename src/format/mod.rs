@@ -38,6 +38,8 @@ mod csr_variants;
 mod diagonals;
 #[path = "csr/long_rows.rs"]
 mod long_rows;
+#[path = "csr/staged.rs"]
+mod staged;
 mod many;
 #[path = "cached/part_slices.rs"]
 mod part_slices;

@@ -11,11 +11,13 @@
 //! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
 //! formats need not read column indices.
 //!
-//! On a GPU, a few lanes share a row. If some row is much too long for them, another kernel runs,
-//! which cuts long rows into pieces and needs a list of these (`long_rows`). The GPU looks for long
-//! rows when an operator is made: one pass over the row pointers and one wait, about 15
-//! microseconds on an H100. Records contain this time; choices do not count it, because the arrays
-//! of a baseline need no conversion.
+//! On a GPU, a few lanes read and sum each row where their first loads take all entries of every row.
+//! Otherwise a block of threads reads the entries of its rows evenly and stores their products in shared
+//! memory, from where a few lanes sum each row (`staged`). Where some row is much longer than the mean, a
+//! third kernel does the same, but whole warps sum long rows, and rows of thousands of entries are cut
+//! into pieces, of which it needs a list (`long_rows`). The GPU looks for long rows when an operator is
+//! made: one pass over the row pointers and one wait, about 15 microseconds on an H100. Records contain
+//! this time; choices do not count it, because the arrays of a baseline need no conversion.
 //!
 //! This is the automatic variant, `csr`. The other variants, `csr:kernel=scalar` for instance, are
 //! kernels of the literature that it can be compared with (`csr_variants`); they exist on GPUs only.
@@ -27,6 +29,7 @@ use super::gpu::launch::Arrays;
 use super::long_rows::{Cut, Pieces};
 use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::row_order::WARP;
+use super::staged;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
     Refusal, Role, Several, Stop, Storage, Target, WIDTHS, Work, bytes_of, store,
@@ -69,11 +72,14 @@ impl Storage for CsrFormat {
         if let Some(variant) = Variant::of(params) {
             return Ok(variant.work(analysis, target));
         }
-        let whole = whole_rows(analysis, target);
-        Ok(match cut_of(analysis, target) {
-            Some(cut) => cut_rows(analysis, target, &cut, whole),
-            None => whole,
-        })
+        let pattern = analysis.pattern();
+        let (nrows, nnz, longest) = (pattern.nrows(), pattern.nnz(), analysis.max_length());
+        let (whole, cut) = (whole_rows(analysis, target), cut_of(analysis, target));
+        let is_host = target.device.kind == Kind::Host;
+        if is_host || (cut.is_none() && !staged::applies(nrows, nnz, longest)) {
+            return Ok(whole);
+        }
+        Ok(staged::work(analysis, target, cut.as_ref(), whole))
     }
 
     fn convert<T: Scalar>(
@@ -97,23 +103,28 @@ impl Storage for CsrFormat {
         Some(match Variant::of(params) {
             Some(variant) => variant.image(),
             None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
+            None if staged::applies(nrows, nnz, longest) => STAGED_ROWS,
             None => WHOLE_ROWS,
         })
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
-        // csr_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets: csr_wide_tLANES_f64
+        // csr_staged_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets:
+        // csr_staged_wide_tLANES_f64
         let (stem, precision) = one.kernel.rsplit_once('_')?;
         let (stem, lanes) = stem.rsplit_once("_t")?;
         let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
-        // The blocks of pieces do not become fewer with the lanes of a row.
-        let (image, now) = match (one.image, stem) {
-            (WHOLE_ROWS, _) => ("csr_several", now),
-            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", now.max(lanes)),
+        let (image, name, now, pieces) = match (one.image, stem, &one.args[..]) {
+            (WHOLE_ROWS | STAGED_ROWS, ..) => ("csr_several", WHOLE_ROWS, now, 0),
+            // The pieces of all listed rows need blocks, which do not become fewer with the lanes.
+            (CUT_ROWS, CUT_ROWS, [_, _, Arg::U32(pieces), ..]) => {
+                ("csr_long_several", CUT_ROWS, now.max(lanes), u64::from(*pieces))
+            }
             _ => return None,
         };
-        let stem = format!("{stem}_{word}");
+        let one = &Launch { grid: one.grid + blocks_of(pieces), ..one.clone() };
+        let stem = format!("{name}{}_{word}", stem.strip_prefix(one.image)?);
         Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
 
@@ -124,12 +135,13 @@ impl Storage for CsrFormat {
     ) -> Result<GpuLayout, Stop> {
         let matrix = converter.matrix();
         let variant = Variant::of(params);
-        let pieces = match variant {
-            Some(variant) => variant.find(converter)?,
+        let (longest, pieces) = match variant {
+            Some(variant) => (0, variant.find(converter)?),
             None => cut_for(matrix.nrows, matrix.nnz).find(converter)?,
         };
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        let product = Product { variant, matrix, arrays, pieces, precision: target.precision };
+        let precision = target.precision;
+        let product = Product { variant, matrix, arrays, pieces, longest, precision };
         Ok(GpuLayout {
             launches: vec![product.launch()],
             scratch: product.scratch(),
@@ -177,34 +189,6 @@ pub(super) fn rows_by(
     }
 }
 
-/// The work of a product in which long rows are cut; `whole` is that of [`whole_rows`].
-fn cut_rows(analysis: &Analysis<'_>, target: &Target<'_>, cut: &Cut, whole: Work) -> Work {
-    let pattern = analysis.pattern();
-    let threads = lanes_a_row(pattern.nrows(), pattern.nnz());
-    let pieces = cut.counts(analysis.row_lengths(), BATCH);
-    let list = pieces.pieces * size_of::<[u32; 2]>() as u64;
-    let longest_steps = (cut.longest as usize).div_ceil(threads) as u64;
-    // A long row counts as one of the longest that are not cut: there is such a row nearby, or its
-    // lanes only find that it is long.
-    let short = |length: u32| length.min(cut.longest);
-    let lanes = threads as u64;
-    let steps = |length| u64::from(short(length)).div_ceil(lanes);
-    let waits = |length| u64::from(short(length)) / (lanes * BATCH as u64) + 1;
-    Work {
-        layout_bytes: whole.layout_bytes + list,
-        stream_bytes: whole.stream_bytes + list,
-        x_loaded: analysis.x_loaded(Walk::Entries, target),
-        // The sums of pieces are written and read.
-        extra_bytes: 2 * pieces.pieces * target.precision.bytes() as u64,
-        steps: analysis.sum_over_warps(WARP, threads, steps) + pieces.steps,
-        waits: analysis.sum_over_warps(WARP, threads, waits) + pieces.waits,
-        tile_steps: pieces.steps as f64 / pieces.pieces.max(1) as f64,
-        tile_steps_most: pieces.steps_most.max(longest_steps) as f64,
-        lanes: 0,
-        ..whole
-    }
-}
-
 /// Returns how a target cuts the rows of a matrix; `None` if it cuts none.
 pub(super) fn cut_of(analysis: &Analysis<'_>, target: &Target<'_>) -> Option<Cut> {
     let pattern = analysis.pattern();
@@ -239,6 +223,8 @@ struct Product {
     arrays: [Arg; 3],
     /// The pieces of long rows, if there are any, or the blocks of rows of the variant.
     pieces: Option<Pieces>,
+    /// Entries of the longest row.
+    longest: usize,
     precision: Precision,
 }
 
@@ -249,22 +235,24 @@ impl Product {
         }
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
-        let tpr = lanes_a_row(nrows, nnz);
-        let (image, longest, blocks) = match &self.pieces {
-            None => (WHOLE_ROWS, None, 0),
-            Some(Pieces { list, count }) => {
+        let (image, lanes, cut, blocks) = match &self.pieces {
+            None if staged::applies(nrows, nnz, self.longest) => {
+                (STAGED_ROWS, staged::lanes(nrows, nnz), None, 0)
+            }
+            None => (WHOLE_ROWS, lanes_a_row(nrows, nnz), None, 0),
+            Some(Pieces { list, count, cut }) => {
                 let Cut { longest, log, .. } = cut_for(nrows, nnz);
-                let sizes = [longest, *count as u32, log].map(Arg::U32);
+                let sizes = [longest, *count as u32, *cut as u32, log].map(Arg::U32);
                 let buffers = [*list, Arg::Scratch(0), Arg::Counters];
-                let blocks = count.div_ceil(u64::from(BLOCK) / WARP as u64);
-                (CUT_ROWS, Some(sizes.into_iter().chain(buffers)), blocks)
+                let args = sizes.into_iter().chain(buffers);
+                (CUT_ROWS, staged::lanes(nrows, nnz), Some(args), blocks_of(*cut))
             }
         };
-        let rows = [Arg::U32(nrows as u32)].into_iter().chain(longest.into_iter().flatten());
+        let rows = [Arg::U32(nrows as u32)].into_iter().chain(cut.into_iter().flatten());
         let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
         let args = rows.chain(self.arrays).chain(vectors).collect();
-        let kernel = format!("{image}_{wide}t{tpr}_{}", self.precision);
-        let launch = Launch::over(image, kernel, (nrows * tpr) as u64, BLOCK, args);
+        let kernel = format!("{image}_{wide}t{lanes}_{}", self.precision);
+        let launch = Launch::over(image, kernel, (nrows * lanes) as u64, BLOCK, args);
         Launch { grid: blocks + launch.grid, ..launch }
     }
 
@@ -282,6 +270,11 @@ impl Product {
     }
 }
 
+/// Returns the number of blocks of threads in which a warp sums each of this many pieces.
+fn blocks_of(pieces: u64) -> u64 {
+    pieces.div_ceil(u64::from(BLOCK) / WARP as u64)
+}
+
 /// Lanes that share a row in products with several vectors: few, up to [`FEW_UP_TO`] with one
 /// vector, or most; with 8 packed vectors, each of them in [`PARTS`] parts.
 const FEW: u64 = shared("CSR_FEW_LANES");
@@ -289,7 +282,9 @@ const MOST: u64 = shared("CSR_MOST_LANES");
 const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
 
-/// The images of kernels whose lanes process whole rows, and of those that cut long rows.
+/// The images of kernels whose blocks read the entries of their rows evenly, of those whose lanes
+/// read whole rows, and of those that cut long rows.
+const STAGED_ROWS: &str = "csr_staged";
 const WHOLE_ROWS: &str = "csr";
 const CUT_ROWS: &str = "csr_long";
 
@@ -345,12 +340,17 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let mut arrays = Arrays::default();
         let (row_ptr, col_idx) = (&self.row_ptr, &self.col_idx);
         let (matrix, at) = described(&mut arrays, self.ncols, row_ptr, col_idx, &self.values);
+        let length = |row: usize| row_ptr.get(row + 1) - row_ptr.get(row);
+        let longest = (0..matrix.nrows).map(length).max().unwrap_or(0);
         let count = self.pieces.len() as u64;
+        let cut = self.pieces.iter().take_while(|[row, _]| length(*row as usize) > Cut::UNCUT).count();
         let of_pieces = "row of each piece, and the place in the list of the row's first piece";
-        let pieces = (count > 0)
-            .then(|| Pieces { list: arrays.add("pieces", of_pieces, &self.pieces), count });
+        let pieces = (count > 0).then(|| {
+            let list = arrays.add("pieces", of_pieces, &self.pieces);
+            Pieces { list, count, cut: cut as u64 }
+        });
         let (variant, precision) = (self.variant, T::PRECISION);
-        let product = Product { variant, matrix, arrays: at, pieces, precision };
+        let product = Product { variant, matrix, arrays: at, pieces, longest, precision };
         let [.., values] = at;
         let described = arrays.on_device(values, vec![product.launch()]);
         Some(OnDevice { scratch: product.scratch(), counters: product.counters(), ..described })

@@ -1,8 +1,10 @@
 //! Long rows of a CSR matrix on a GPU: each is cut into pieces, and a warp sums each piece.
 //!
-//! Few lanes share a row, as many as suit its mean length, so a row that is many times longer would
-//! take most of the time of a product. Whether a matrix has such a row is known from its row
-//! pointers.
+//! In products with several vectors, few lanes share a row, as many as suit its mean length, so a row
+//! that is many times longer would take most of the time. A product with one vector cuts only rows of
+//! more than [`Cut::UNCUT`] entries. Whether a matrix has such rows is known from its row pointers.
+
+use ellect_kernels::shared;
 
 use super::row_order::WARP;
 use super::{Arg, GpuConverter, Launch, Matrix, Stop};
@@ -25,6 +27,8 @@ pub(super) struct Pieces {
     /// The list of [`Cut::list`].
     pub list: Arg,
     pub count: u64,
+    /// Pieces of rows of more than [`Cut::UNCUT`] entries, which come first.
+    pub cut: u64,
 }
 
 /// Entries per lane of the longest row up to which no row is cut, found by measurement: such rows
@@ -49,6 +53,9 @@ const ROWS_A_THREAD: usize = 8;
 const MOST_THREADS: usize = 1 << 18;
 
 impl Cut {
+    /// Entries of the longest row that a product with one vector does not cut, found by measurement.
+    pub const UNCUT: usize = shared("CSR_UNCUT") as usize;
+
     /// Decides for a matrix of this size with `lanes` lanes per row.
     pub fn of(nnz: usize, lanes: usize) -> Self {
         let bound = |a_lane: usize| (a_lane * lanes).max(LEAST_BOUND) as u32;
@@ -69,71 +76,99 @@ impl Cut {
     }
 
     /// Returns the list of pieces: the row of each, and the position in the list of the row's first
-    /// piece.
+    /// piece. Rows of more than [`Cut::UNCUT`] entries come first.
     pub fn list(&self, row_ptr: &[usize]) -> Vec<[u32; 2]> {
         let mut list = Vec::new();
-        for (row, ends) in row_ptr.windows(2).enumerate() {
-            let first = list.len();
-            list.resize(first + self.pieces_of(ends[1] - ends[0]), [row as u32, first as u32]);
+        for is_cut in [true, false] {
+            for (row, ends) in row_ptr.windows(2).enumerate() {
+                let (first, length) = (list.len(), ends[1] - ends[0]);
+                if (length > Self::UNCUT) == is_cut {
+                    list.resize(first + self.pieces_of(length), [row as u32, first as u32]);
+                }
+            }
         }
         list
     }
 
-    /// Lists the pieces of a matrix on a GPU, or returns `None` if no row is to be cut. Waits once,
-    /// for the number of pieces, unless the longest row is known, or the size of the matrix tells
-    /// that there are none.
-    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<Option<Pieces>, Stop> {
+    /// Finds the length of the longest row of a matrix on a GPU, and lists its pieces, or none if no
+    /// row is to be cut. Waits once, for both numbers, unless the longest row is known and short.
+    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<(usize, Option<Pieces>), Stop> {
         let matrix = converter.matrix();
-        let Matrix { nrows, ncols, nnz, .. } = matrix;
-        if !self.applies(converter.longest_row().unwrap_or(ncols.min(nnz))) {
-            return Ok(None);
+        if let Some(known) = converter.longest_row().filter(|&known| !self.applies(known)) {
+            return Ok((known, None));
         }
-        let (longest, count) = (converter.number()?, converter.number()?);
-        let taken = converter.number()?;
-        let step = |kernel: &str, threads: usize, out: [Arg; 2]| {
-            let sizes = [Arg::U32(nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
-            let args = sizes.into_iter().chain([Arg::RowPtr]).chain(out).collect();
-            let kernel = format!("{kernel}_{}", matrix.offset_name());
-            Launch::over("convert_csr", kernel, threads as u64, 256, args)
-        };
-        let threads = nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
-        converter.launch(&step("long_rows", threads, [longest, count]))?;
-        if !self.applies(converter.read(longest)? as usize) {
-            return Ok(None);
+        let [longest, count, cut] = self.lengths(converter)?;
+        if !self.applies(longest as usize) {
+            return Ok((longest as usize, None));
         }
-        let count = u64::from(converter.read(count)?);
-        let list = converter.array(size_of::<[u32; 2]>() as u64 * count)?;
-        converter.launch(&step("cut_rows", nrows, [taken, list]))?;
-        Ok(Some(Pieces { list, count }))
+        let list = converter.array(size_of::<[u32; 2]>() as u64 * u64::from(count))?;
+        let taken = [converter.number()?, converter.number()?];
+        let args = [Arg::U32(cut), Arg::RowPtr].into_iter().chain(taken).chain([list]);
+        converter.launch(&self.step("cut_rows", &matrix, matrix.nrows, args))?;
+        let pieces = Pieces { list, count: u64::from(count), cut: u64::from(cut) };
+        Ok((longest as usize, Some(pieces)))
+    }
+
+    /// Finds the length of the longest row of a matrix on a GPU. Waits once, unless it is known.
+    pub fn longest(&self, converter: &mut dyn GpuConverter) -> Result<usize, Stop> {
+        match converter.longest_row() {
+            Some(known) => Ok(known),
+            None => Ok(self.lengths(converter)?[0] as usize),
+        }
+    }
+
+    /// Finds the length of the longest row of a matrix on a GPU, the number of pieces, and that of
+    /// pieces of rows of more than [`Cut::UNCUT`] entries. Waits once.
+    fn lengths(&self, converter: &mut dyn GpuConverter) -> Result<[u32; 3], Stop> {
+        let matrix = converter.matrix();
+        let numbers = [converter.number()?, converter.number()?, converter.number()?];
+        let threads = matrix.nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
+        let args = [Arg::RowPtr].into_iter().chain(numbers);
+        converter.launch(&self.step("long_rows", &matrix, threads, args))?;
+        let [longest, count, cut] = numbers;
+        Ok([converter.read(longest)?, converter.read(count)?, converter.read(cut)?])
+    }
+
+    /// A launch of a kernel that looks at the rows' lengths.
+    fn step(
+        &self,
+        kernel: &str,
+        matrix: &Matrix,
+        threads: usize,
+        more: impl Iterator<Item = Arg>,
+    ) -> Launch {
+        let sizes = [Arg::U32(matrix.nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
+        let kernel = format!("{kernel}_{}", matrix.offset_name());
+        Launch::over("convert_csr", kernel, threads as u64, 256, sizes.into_iter().chain(more).collect())
     }
 
     /// Counts the pieces of rows of these lengths.
-    pub fn counts(&self, lengths: &Histogram, batch: usize) -> PieceCounts {
-        let mut counts = PieceCounts::default();
-        let (size, at_a_time) = (1u64 << self.log, (WARP * batch) as u64);
-        for (length, times) in lengths.iter().filter(|&(length, _)| length > self.longest) {
-            let (full, rest) = (u64::from(length) / size, u64::from(length) % size);
-            let last = u64::from(rest > 0);
-            counts.pieces += times * (full + last);
-            counts.steps += times * u64::from(length).div_ceil(WARP as u64);
-            counts.waits += times * (full * (size / at_a_time + 1) + last * (rest / at_a_time + 1));
-        }
+    pub fn counts(&self, lengths: &Histogram) -> PieceCounts {
+        let pieces_past = |bound: u32| -> u64 {
+            let past = lengths.iter().filter(|&(length, _)| length > bound);
+            past.map(|(length, times)| times * u64::from(length).div_ceil(1 << self.log)).sum()
+        };
         let longest = lengths.max() as usize;
+        let is_cut = longest > Self::UNCUT;
         let sums = self.pieces_of(longest).div_ceil(WARP);
-        counts.steps_most = (longest.min(1 << self.log).div_ceil(WARP) + sums) as u64;
-        counts
+        let steps_most = longest.min(1 << self.log).div_ceil(WARP) + sums;
+        PieceCounts {
+            listed: pieces_past(self.longest),
+            cut: pieces_past(Self::UNCUT as u32),
+            steps_most: if is_cut { steps_most as u64 } else { 0 },
+        }
     }
 }
 
 /// Counts of the pieces of a matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PieceCounts {
-    pub pieces: u64,
-    /// Steps of all warps: in each, every lane processes an entry.
-    pub steps: u64,
-    /// Times that warps wait for entries.
-    pub waits: u64,
-    /// Consecutive steps for a piece of the longest row and the sum of the row's pieces.
+    /// Pieces in the list.
+    pub listed: u64,
+    /// Pieces of rows of more than [`Cut::UNCUT`] entries.
+    pub cut: u64,
+    /// Consecutive steps for a piece of the longest row and the sum of the row's pieces; 0 if no row is
+    /// cut.
     pub steps_most: u64,
 }
 
@@ -149,11 +184,14 @@ mod tests {
         // Rows of 64, 65, 0, 1024 and 1025 entries.
         let row_ptr = [0, 64, 129, 129, 1153, 2178];
         assert_eq!(cut.list(&row_ptr), [[1, 0], [3, 1], [3, 1], [4, 3], [4, 3], [4, 3]]);
-        let counts = cut.counts(&Histogram::of_rows(&row_ptr), 6);
-        assert_eq!((counts.pieces, counts.steps), (6, 3 + 32 + 33));
-        // 192 entries at a time: 65 entries, twice two pieces of 512, and one entry.
-        assert_eq!(counts.waits, 1 + 4 * 3 + 1);
-        assert_eq!(counts.steps_most, 16 + 1);
+        let counts = |row_ptr: &[usize]| cut.counts(&Histogram::of_rows(row_ptr));
+        assert_eq!(counts(&row_ptr), PieceCounts { listed: 6, cut: 0, steps_most: 0 });
+        // Rows of 100, 2049 and 2048 entries: the pieces of the second one come first.
+        let row_ptr = [0, 100, 2149, 4197];
+        let list = cut.list(&row_ptr);
+        assert_eq!(list[..6], [[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [0, 5]]);
+        assert_eq!(list[6..], [[2, 6]; 4]);
+        assert_eq!(counts(&row_ptr), PieceCounts { listed: 10, cut: 5, steps_most: 16 + 1 });
         let wide = Cut::of(5000, 16);
         assert_eq!((wide.whole, wide.longest), (512, 128));
     }
