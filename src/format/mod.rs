@@ -38,8 +38,6 @@ mod csr_variants;
 mod diagonals;
 #[path = "csr/long_rows.rs"]
 mod long_rows;
-#[path = "csr/staged.rs"]
-mod staged;
 mod many;
 #[path = "cached/part_slices.rs"]
 mod part_slices;
@@ -53,6 +51,8 @@ mod sliced;
 mod sliced_quads;
 #[path = "tiled/sorted_tiles/mod.rs"]
 mod sorted_tiles;
+#[path = "csr/staged.rs"]
+mod staged;
 
 use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;

@@ -35,6 +35,7 @@ fn images() -> Option<&'static [Image]> {
             println!("the toy format's kernels are not compiled: {}: {error}", nvcc.display());
             return None;
         }
+        let nvcc = nvcc::Nvcc::new(Path::new("kernels"));
         let files = fs::read_dir(FOLDER).expect("a folder of the repository");
         let paths = files.map(|file| file.expect("the folder is readable").path());
         let sources = paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));
@@ -44,9 +45,10 @@ fn images() -> Option<&'static [Image]> {
 }
 
 /// Compiles a `.cu` file; the image lives until the process ends.
-fn image(nvcc: &Path, source: &Path) -> Image {
+fn image(nvcc: &nvcc::Nvcc, source: &Path) -> Image {
     let out = tempfile::tempdir().expect("a folder");
-    let compiled = nvcc::compile(nvcc, source, Path::new("kernels/common"), out.path());
+    let (include, cache) = (Path::new("kernels/common"), out.path().join("cache"));
+    let compiled = nvcc::compile(nvcc, source, include, out.path(), &cache);
     let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
     let fatbin = fs::read(out.path().join(format!("{name}.fatbin"))).expect("nvcc wrote it");
     let kernels = ptx::kernels(&compiled.ptx).expect("nvcc writes PTX");

@@ -139,7 +139,13 @@ impl Cut {
     ) -> Launch {
         let sizes = [Arg::U32(matrix.nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
         let kernel = format!("{kernel}_{}", matrix.offset_name());
-        Launch::over("convert_csr", kernel, threads as u64, 256, sizes.into_iter().chain(more).collect())
+        Launch::over(
+            "convert_csr",
+            kernel,
+            threads as u64,
+            256,
+            sizes.into_iter().chain(more).collect(),
+        )
     }
 
     /// Counts the pieces of rows of these lengths.
