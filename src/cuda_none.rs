@@ -4,6 +4,8 @@
 
 #[path = "cuda_none/peers.rs"]
 mod peers;
+#[path = "cuda_none/rank.rs"]
+mod rank;
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -19,6 +21,7 @@ use crate::format::{Candidate, Matrix, Refusal, Target};
 use crate::scalar::Scalar;
 
 pub(crate) use peers::{PeerFactor, PeerProduct, PeerVector, Peers, Products};
+pub(crate) use rank::{Link, RankGpu, RankGraph, RankStore, identity, nccl_version, reach};
 
 /// An open GPU; none exists in this build.
 #[derive(Clone, Copy, Debug)]

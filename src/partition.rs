@@ -2,12 +2,14 @@
 
 #[cfg_attr(not(feature = "metis"), path = "partition/cut_none.rs")]
 mod cut;
+mod routes;
 
 use std::ops::Range;
 
 use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
+pub(crate) use routes::{Agreed, Needs, Routes, Tell, Told, WORD};
 
 /// The elements that one part sends to another.
 pub(crate) struct Sent<'a> {

@@ -23,6 +23,8 @@ mod long_rows;
 mod narrow;
 #[path = "cuda/product.rs"]
 mod product;
+#[path = "cuda/ranks.rs"]
+mod ranks;
 #[path = "cuda/several.rs"]
 mod several;
 #[path = "cuda/sharded.rs"]

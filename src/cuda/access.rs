@@ -14,13 +14,9 @@ use crate::error::{DeviceFault, Error, Result};
 pub(super) fn open_memory(gpus: &[Arc<Gpu>]) -> Result<()> {
     for gpu in gpus {
         for other in gpus.iter().filter(|other| other.index != gpu.index) {
-            let mut can = 0;
             let [own, peer] = [gpu, other].map(|gpu| device(gpu.index));
             let (own, peer) = (own?, peer?);
-            // SAFETY: the driver writes one number; both devices exist.
-            let code = unsafe { cuda::cuDeviceCanAccessPeer(&mut can, own, peer) };
-            check(code, "asking for access between GPUs")?;
-            if can == 0 {
+            if !can_reach(own, peer)? {
                 let [own, peer] = [gpu.index, other.index].map(handle);
                 let what = format!(
                     "{own} cannot reach the memory of {peer}: use apply_sharded, which copies \
@@ -34,7 +30,19 @@ pub(super) fn open_memory(gpus: &[Arc<Gpu>]) -> Result<()> {
     Ok(())
 }
 
-fn device(index: u32) -> Result<cuda::CUdevice> {
+/// Tells whether a device reaches the memory of another one, or is that one.
+///
+/// # Errors
+/// [`Error::Device`] from the driver.
+pub(super) fn can_reach(own: cuda::CUdevice, other: cuda::CUdevice) -> Result<bool> {
+    let mut can = 0;
+    // SAFETY: the driver writes one number; both devices exist.
+    let code = unsafe { cuda::cuDeviceCanAccessPeer(&mut can, own, other) };
+    check(code, "asking for access between GPUs")?;
+    Ok(can != 0 || own == other)
+}
+
+pub(super) fn device(index: u32) -> Result<cuda::CUdevice> {
     let mut device = 0;
     // SAFETY: the driver is initialised and writes one number.
     check(unsafe { cuda::cuDeviceGet(&mut device, index as i32) }, "finding a device")?;

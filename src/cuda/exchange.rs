@@ -26,8 +26,8 @@ const FAULT_AT: usize = 2;
 /// Elements for each thread, up to [`BLOCKS`] blocks.
 const EACH: u64 = 4;
 
-/// Maximum time of waiting for another GPU, in nanoseconds.
-const LIMIT_NS: u64 = 20_000_000_000;
+/// Maximum time of waiting for another GPU, in seconds.
+pub(super) const LIMIT_S: u64 = 20;
 
 /// A vector divided among GPUs: each has its own elements and its halo.
 pub(crate) struct PeerVector<T> {
@@ -73,7 +73,7 @@ pub(super) struct Exchange {
 }
 
 /// One GPU of an exchange.
-struct Peer {
+pub(super) struct Peer {
     gpu: Arc<Gpu>,
     /// `None` if the part sends and receives nothing.
     launch: Option<PreparedLaunch>,
@@ -81,6 +81,21 @@ struct Peer {
     /// The parts for which it waits, receivers first.
     waits_for: Vec<usize>,
     _arrays: Vec<Memory>,
+}
+
+/// The elements that a GPU sends, and the counters by which it and the others agree.
+pub(super) struct Wires {
+    /// Places of the elements in the own vector, by receiver, and the end of each receiver's ones.
+    pub from: Vec<u32>,
+    pub ends: Vec<u64>,
+    /// Addresses of the counters of each sender that this GPU raises when its halo may be overwritten,
+    /// and of those of each receiver that it raises when the elements have arrived.
+    pub ready_there: Vec<u64>,
+    pub arrived_there: Vec<u64>,
+    /// Addresses of the own counters of both kinds.
+    pub counters: [u64; 2],
+    /// The parts for which the GPU waits, receivers first.
+    pub waits_for: Vec<usize>,
 }
 
 impl Exchange {
@@ -100,7 +115,8 @@ impl Exchange {
             let senders: Vec<usize> =
                 sent.iter().filter(|s| s.to == part).map(|s| s.from).collect();
             sends.push(out.iter().map(|s| (s.to, s.place)).collect());
-            parts.push(Peer::new(gpu, precision, part, &out, &senders, sent, &counters)?);
+            let wires = wires(part, &out, &senders, sent, &counters);
+            parts.push(Peer::new(gpu, precision, wires)?);
         }
         // Counters live as long as any part: each keeps its own.
         for (peer, own) in parts.iter_mut().zip(counters) {
@@ -129,7 +145,7 @@ impl Exchange {
 
     /// Tells whether a part sends or receives anything.
     pub fn concerns(&self, part: usize) -> bool {
-        self.parts[part].launch.is_some()
+        self.parts[part].is_concerned()
     }
 
     /// Queues the part's exchange of x on `stream`.
@@ -146,10 +162,9 @@ impl Exchange {
         part: usize,
         stream: cuda::CUstream,
     ) -> Result<()> {
-        let Some(launch) = &self.parts[part].launch else { return Ok(()) };
-        let vectors = [x.parts[part].address(), x.targets[part].address(), 0];
-        // SAFETY: the arrays of the launch belong to `self`, the vectors by the caller's contract.
-        unsafe { launch.launch(vectors, T::ONE, T::ZERO, stream) }
+        let (x_at, targets_at) = (x.parts[part].address(), x.targets[part].address());
+        // SAFETY: the vectors live by the caller's contract.
+        unsafe { self.parts[part].queue::<T>(x_at, targets_at, stream) }
     }
 
     /// Waits for all GPUs.
@@ -158,17 +173,13 @@ impl Exchange {
     /// [`Error::Device`] if a kernel faulted, or if a part waited in vain for another one.
     pub fn synchronize(&self) -> Result<()> {
         for (part, peer) in self.parts.iter().enumerate() {
-            peer.gpu.make_current()?;
-            let mut state = [0u64; STATE as usize];
-            peer.state.read(bytemuck::cast_slice_mut(&mut state))?;
-            if let Some(other) = state[FAULT_AT].checked_sub(1) {
-                let other = peer.waits_for.get(other as usize).copied().unwrap_or(part);
+            if let Some(other) = peer.waited_in_vain()? {
                 let name = |part: usize| handle(self.parts[part].gpu.index);
                 let what = format!(
                     "part {part} on {} waited {} s in vain for part {other} on {}; prepare the \
                      matrix anew",
                     name(part),
-                    LIMIT_NS / 1_000_000_000,
+                    LIMIT_S,
                     name(other)
                 );
                 return Err(Error::device(DeviceFault::Failed, what));
@@ -178,65 +189,112 @@ impl Exchange {
     }
 }
 
+/// Returns the wires of a part of one process.
+fn wires(
+    part: usize,
+    out: &[&Sent<'_>],
+    senders: &[usize],
+    all: &[Sent<'_>],
+    counters: &[Memory],
+) -> Wires {
+    let mut end = 0;
+    let ends = out.iter().map(|s| {
+        end += s.elements.len() as u64;
+        end
+    });
+    let ends: Vec<u64> = ends.collect();
+    // Place of part `other` among the receivers, or the senders, of `of`.
+    let place = |of: usize, other: usize, receives: bool| {
+        let mut others = all.iter().filter_map(|s| match receives {
+            true => (s.from == of).then_some(s.to),
+            false => (s.to == of).then_some(s.from),
+        });
+        others.position(|found| found == other).unwrap_or(0) as u64
+    };
+    let arrived_at = 8 * counters.len() as u64;
+    let ready_there = senders.iter().map(|&s| counters[s].address() + 8 * place(s, part, true));
+    let arrived_there =
+        out.iter().map(|s| counters[s.to].address() + arrived_at + 8 * place(s.to, part, false));
+    let own = counters[part].address();
+    Wires {
+        from: out.iter().flat_map(|s| s.elements.iter().map(|&at| s.first + at)).collect(),
+        ends,
+        ready_there: ready_there.collect(),
+        arrived_there: arrived_there.collect(),
+        counters: [own, own + arrived_at],
+        waits_for: out.iter().map(|s| s.to).chain(senders.iter().copied()).collect(),
+    }
+}
+
 impl Peer {
-    fn new(
-        gpu: &Arc<Gpu>,
-        precision: Precision,
-        part: usize,
-        out: &[&Sent<'_>],
-        senders: &[usize],
-        all: &[Sent<'_>],
-        counters: &[Memory],
-    ) -> Result<Self> {
+    /// Prepares the exchange of one GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from the driver.
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision, wires: Wires) -> Result<Self> {
         let queue = &gpu.queue;
         let state = Memory::zeros(8 * STATE, queue)?;
-        let waits_for = out.iter().map(|s| s.to).chain(senders.iter().copied()).collect();
-        let from: Vec<u32> =
-            out.iter().flat_map(|s| s.elements.iter().map(|&at| s.first + at)).collect();
-        let mut end = 0;
-        let ends = out.iter().map(|s| {
-            end += s.elements.len() as u64;
-            end
-        });
-        let ends: Vec<u64> = ends.collect();
-        // Place of part `other` among the receivers, or the senders, of `of`.
-        let place = |of: usize, other: usize, receives: bool| {
-            let mut others = all.iter().filter_map(|s| match receives {
-                true => (s.from == of).then_some(s.to),
-                false => (s.to == of).then_some(s.from),
-            });
-            others.position(|found| found == other).unwrap_or(0) as u64
-        };
-        let arrived_at = 8 * counters.len() as u64;
-        let ready_there: Vec<u64> =
-            senders.iter().map(|&s| counters[s].address() + 8 * place(s, part, true)).collect();
-        let arrived_there: Vec<u64> = out
-            .iter()
-            .map(|s| counters[s.to].address() + arrived_at + 8 * place(s.to, part, false))
-            .collect();
         let bytes = [
-            bytemuck::cast_slice::<u32, u8>(&from),
-            bytemuck::cast_slice(&ends),
-            bytemuck::cast_slice(&ready_there),
-            bytemuck::cast_slice(&arrived_there),
+            bytemuck::cast_slice::<u32, u8>(&wires.from),
+            bytemuck::cast_slice(&wires.ends),
+            bytemuck::cast_slice(&wires.ready_there),
+            bytemuck::cast_slice(&wires.arrived_there),
         ];
         let arrays: Vec<Memory> =
             bytes.into_iter().map(|bytes| Memory::of(bytes, queue)).collect::<Result<_>>()?;
-        let own = counters[part].address();
         let plan = Plan {
-            count: from.len() as u64,
-            receivers: out.len() as u32,
-            senders: senders.len() as u32,
+            count: wires.from.len() as u64,
+            receivers: wires.arrived_there.len() as u32,
+            senders: wires.ready_there.len() as u32,
             addresses: [0, 1, 2, 3].map(|k| arrays[k].address()),
-            counters: [own, own + arrived_at],
+            counters: wires.counters,
             state: state.address(),
         };
-        let launch = match waits_for {
-            ref parts if Vec::is_empty(parts) => None,
-            _ => PreparedLaunch::new(gpu, &plan.launch(precision), plain)?,
+        let waits_for = wires.waits_for;
+        let launch = match waits_for.is_empty() {
+            true => None,
+            false => PreparedLaunch::new(gpu, &plan.launch(precision), plain)?,
         };
         let launch = launch.map(|launch| launch.overlapping(gpu));
         Ok(Peer { gpu: Arc::clone(gpu), launch, state, waits_for, _arrays: arrays })
+    }
+
+    /// Tells whether the GPU sends or receives anything.
+    pub fn is_concerned(&self) -> bool {
+        self.launch.is_some()
+    }
+
+    /// Queues the exchange of the vector at `x_at` on `stream`; at `targets_at` are the addresses to
+    /// which the elements for each receiver go.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the launch fails.
+    ///
+    /// # Safety
+    /// The vector, the addresses and the memory that they name live until the streams of all GPUs have
+    /// finished the exchange. The GPU's context is current.
+    pub unsafe fn queue<T: Scalar>(
+        &self,
+        x_at: u64,
+        targets_at: u64,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        let Some(launch) = &self.launch else { return Ok(()) };
+        // SAFETY: the arrays of the launch belong to `self`, the vectors by the caller's contract.
+        unsafe { launch.launch([x_at, targets_at, 0], T::ONE, T::ZERO, stream) }
+    }
+
+    /// Returns the part for which the GPU waited too long, if any; waits for all queued work.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a kernel faulted.
+    pub fn waited_in_vain(&self) -> Result<Option<usize>> {
+        self.gpu.make_current()?;
+        let mut state = [0u64; STATE as usize];
+        self.state.read(bytemuck::cast_slice_mut(&mut state))?;
+        let other = state[FAULT_AT].checked_sub(1);
+        let unknown = self.waits_for.first().copied().unwrap_or(0);
+        Ok(other.map(|at| self.waits_for.get(at as usize).copied().unwrap_or(unknown)))
     }
 }
 
@@ -270,7 +328,7 @@ impl Plan {
             ready,
             arrived,
             Arg::U64(self.state),
-            Arg::U64(LIMIT_NS),
+            Arg::U64(1_000_000_000 * LIMIT_S),
         ];
         let blocks = self.count.div_ceil(EACH * u64::from(THREADS)).clamp(1, BLOCKS);
         let kernel = format!("exchange_{precision}");

@@ -9,14 +9,12 @@ use cust::sys as cuda;
 use super::access::open_memory;
 use super::exchange::{Exchange, PeerVector};
 use super::fork::Fork;
+use super::part::{Graphs, Products, has_inner, multiply, queue};
 use super::vector_ops::Factor;
-use super::{Gpu, GpuOperator, Graph, Vector, handle};
+use super::{Gpu, Vector, handle};
 use crate::error::{Error, Result};
-use crate::partition::{Group, Sent};
+use crate::partition::Sent;
 use crate::scalar::Scalar;
-
-/// The operators of a part, and their rows.
-pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
 
 /// A factor of a divided vector: a number, and perhaps a quotient of numbers on the GPUs.
 pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
@@ -54,14 +52,6 @@ pub(crate) struct PeerProduct<'a, T> {
     graphs: Vec<Graphs>,
     pub x: PeerVector<T>,
     pub y: PeerVector<T>,
-}
-
-/// The graphs of a product on one GPU.
-struct Graphs {
-    main: Graph,
-    /// The exchange and the rows that need a halo, on the second stream. Two graphs without branches
-    /// follow each other closer than one with two branches.
-    beside: Option<Graph>,
 }
 
 impl<T: Scalar> Peers<T> {
@@ -122,7 +112,7 @@ impl<T: Scalar> Peers<T> {
                 let (x, y) = ((T::ONE, &x), (T::ZERO, &y));
                 let stream = gpu.queue.as_inner();
                 // SAFETY: the vectors have all columns and rows, and wait before they are freed.
-                unsafe { multiply(operators, needs_halo, part, x, y, stream)? };
+                unsafe { multiply_part(operators, needs_halo, part, x, y, stream)? };
             }
             gpu.axpby(T::ONE, x.own(part)?, T::ZERO, y.own_mut(part)?)?;
             gpu.dot(&ones[part], &ones[part], shares.own_mut(part)?)?;
@@ -161,11 +151,8 @@ impl<T: Scalar> Peers<T> {
                 let with_halo =
                     |stream| self.with_halo(operators, part, (alpha, x), (beta, y), stream);
                 let inner =
-                    |stream| multiply(operators, false, part, (alpha, x), (beta, y), stream);
-                match self.overlaps(part, operators) {
-                    true => self.forks[part].run(stream, with_halo, inner)?,
-                    false => with_halo(stream).and_then(|()| inner(stream))?,
-                }
+                    |stream| multiply_part(operators, false, part, (alpha, x), (beta, y), stream);
+                queue(self.fork_of(part, operators), stream, with_halo, inner)?;
             }
         }
         Ok(())
@@ -192,22 +179,9 @@ impl<T: Scalar> Peers<T> {
             };
             // SAFETY: as above.
             let inner = |stream| unsafe {
-                multiply(operators, false, part, (alpha, &x), (beta, &y), stream)
+                multiply_part(operators, false, part, (alpha, &x), (beta, &y), stream)
             };
-            gpu.make_current()?;
-            let fork = &self.forks[part];
-            Ok(match self.overlaps(part, operators) {
-                true => Graphs {
-                    beside: Some(Graph::capture_from(gpu, fork.side(), with_halo)?),
-                    main: Graph::capture(gpu, inner)?,
-                },
-                false => Graphs {
-                    beside: None,
-                    main: Graph::capture(gpu, |stream| {
-                        with_halo(stream).and_then(|()| inner(stream))
-                    })?,
-                },
-            })
+            Graphs::capture(gpu, self.fork_of(part, operators), with_halo, inner)
         };
         let graphs = self.gpus.iter().zip(products).enumerate().map(graphs);
         let graphs = graphs.collect::<Result<_>>()?;
@@ -215,9 +189,10 @@ impl<T: Scalar> Peers<T> {
         Ok(PeerProduct { graphs, peers: self, x, y })
     }
 
-    /// Tells whether rows of the part are multiplied during the exchange.
-    fn overlaps(&self, part: usize, operators: &Products<'_, T>) -> bool {
-        self.halos.concerns(part) && operators.iter().any(|(group, _)| !group.needs_halo)
+    /// Returns the second stream if rows of the part are multiplied during the exchange.
+    fn fork_of(&self, part: usize, operators: &Products<'_, T>) -> Option<&Fork> {
+        let overlaps = self.halos.concerns(part) && has_inner(operators);
+        overlaps.then_some(&self.forks[part])
     }
 
     /// Queues the part's exchange, and then the product of the rows that need a halo.
@@ -235,7 +210,7 @@ impl<T: Scalar> Peers<T> {
         // SAFETY: by this function's own contract.
         unsafe {
             self.halos.queue(x, part, stream)?;
-            multiply(operators, true, part, (alpha, x), (beta, y), stream)
+            multiply_part(operators, true, part, (alpha, x), (beta, y), stream)
         }
     }
 
@@ -299,9 +274,8 @@ impl<T: Scalar> Peers<T> {
 /// Queues the part's y = alpha A x + beta y for the rows that need a halo, or for the others.
 ///
 /// # Safety
-/// The vectors have the lengths that the operators need and live, like these, until the stream has
-/// finished. The context of the part's GPU is current.
-unsafe fn multiply<T: Scalar>(
+/// As [`multiply`].
+unsafe fn multiply_part<T: Scalar>(
     operators: &Products<'_, T>,
     needs_halo: bool,
     part: usize,
@@ -309,13 +283,9 @@ unsafe fn multiply<T: Scalar>(
     (beta, y): (T, &PeerVector<T>),
     stream: cuda::CUstream,
 ) -> Result<()> {
-    let (x_at, y_at) = (x.parts[part].address(), y.own(part)?.address());
-    let mut wanted = operators.iter().filter(|(group, _)| group.needs_halo == needs_halo);
-    wanted.try_for_each(|(group, a)| {
-        let y_at = y_at + (group.rows.start * size_of::<T>()) as u64;
-        // SAFETY: by this function's own contract.
-        unsafe { a.operator().apply_raw(alpha, x_at, beta, y_at, stream) }
-    })
+    let (x, y) = ((alpha, x.parts[part].address()), (beta, y.own(part)?.address()));
+    // SAFETY: by this function's own contract.
+    unsafe { multiply(operators, needs_halo, x, y, stream) }
 }
 
 /// Returns the factor on the GPU of a part.
@@ -350,24 +320,5 @@ impl<T: Scalar> PeerProduct<'_, T> {
             unsafe { graphs.launch(&self.peers.gpus[part], &self.peers.forks[part])? };
         }
         Ok(())
-    }
-}
-
-impl Graphs {
-    /// Queues the product on the GPU's streams.
-    ///
-    /// # Safety
-    /// As for [`Graph::launch`]; `fork` is the one that the graphs were captured with.
-    unsafe fn launch(&self, gpu: &Gpu, fork: &Fork) -> Result<()> {
-        gpu.make_current()?;
-        let stream = gpu.queue.as_inner();
-        // SAFETY: by this function's own contract.
-        let launch = |graph: &Graph, stream| unsafe { graph.launch_on(stream) };
-        match &self.beside {
-            None => launch(&self.main, stream),
-            Some(beside) => {
-                fork.run(stream, |side| launch(beside, side), |stream| launch(&self.main, stream))
-            }
-        }
     }
 }

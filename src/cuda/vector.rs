@@ -164,6 +164,19 @@ impl<T: Scalar> Vector<T> {
 }
 
 impl<'a, T: Scalar> DeviceSlice<'a, T> {
+    /// Wraps memory of this backend.
+    ///
+    /// # Safety
+    /// As [`DeviceSlice::from_raw`], without its checks: the memory has `len` elements and outlives
+    /// the slice and the work that is queued with it.
+    pub(super) unsafe fn within(
+        address: cuda::CUdeviceptr,
+        len: usize,
+        queue: &'a Arc<Queue>,
+    ) -> Self {
+        DeviceSlice { address, len, queue, scalar: PhantomData }
+    }
+
     /// Wraps memory of this GPU that another library allocated, for instance a vector of CuPy or
     /// PETSc.
     ///
@@ -226,6 +239,14 @@ impl<'a, T: Scalar> DeviceSlice<'a, T> {
 impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
     fn of(part: DeviceSlice<'a, T>) -> Self {
         DeviceSliceMut { part, alone: PhantomData }
+    }
+
+    /// Wraps memory of this backend for writing.
+    ///
+    /// # Safety
+    /// As [`DeviceSlice::within`]; moreover, nothing else uses the memory.
+    pub(super) unsafe fn within(slice: DeviceSlice<'a, T>) -> Self {
+        Self::of(slice)
     }
 
     /// Wraps memory of this GPU that another library allocated, for writing; see

@@ -10,7 +10,9 @@
 //! rows that need no halo meanwhile ([`Mode`]).
 //!
 //! Where each part is a process of its own, as with MPI, a [`Rank`] has the part, and an [`Exchange`] of
-//! the caller moves the halos.
+//! the caller moves the halos; [`Sockets`] is one without MPI. Where each process has a GPU,
+//! [`RankOperator::on_gpu`] keeps vectors there: the GPUs move halos themselves by stores into each
+//! other's memory or by NCCL ([`Transport`]), and the exchange serves the set-up only.
 //!
 //! ```
 //! use ellect::sharded::Split;
@@ -44,9 +46,13 @@ mod mode;
 mod numbers;
 mod part;
 mod rank;
+mod rank_gpu;
+mod rank_link;
 mod rank_operator;
+mod sockets;
 mod split;
 mod threads;
+mod transport;
 mod vector;
 
 use std::collections::BTreeMap;
@@ -67,9 +73,12 @@ pub use mode::Mode;
 pub use numbers::{GpuFactor, GpuNumber};
 pub use part::Part;
 pub use rank::Rank;
+pub use rank_gpu::{RankGpuNumber, RankGpuProduct, RankGpuVector, RankOnGpu};
 pub use rank_operator::{RankOperator, RankVector};
+pub use sockets::Sockets;
 pub use split::Split;
 pub use threads::Threads;
+pub use transport::Transport;
 pub use vector::ShardedVector;
 
 /// The tuners of several devices, one for each part of a matrix.

@@ -225,19 +225,20 @@ fn digest<T: Scalar>(csr: CsrRef<'_, T>, rows: &Partition) -> u64 {
 
 /// Messages of a product, kept for the next one.
 #[derive(Debug)]
-struct Links<T> {
+pub(super) struct Links<T> {
     /// Messages to the ranks that need own elements, and the positions of these elements.
-    send: Vec<Parcel>,
-    elements: Vec<Vec<u32>>,
+    pub send: Vec<Parcel>,
+    pub elements: Vec<Vec<u32>>,
     /// Messages with the halo, in its order.
-    receive: Vec<Parcel>,
+    pub receive: Vec<Parcel>,
     /// Own elements of x and halo of products whose caller has no room for the halo; else empty.
     x: Vec<T>,
 }
 
 /// The part of a matrix that one of several processes multiplies.
 ///
-/// A part on a GPU copies its x there and its y back for each product.
+/// A part on a GPU copies its x there and its y back for each product; with
+/// [`RankOperator::on_gpu`], vectors stay there.
 ///
 /// ```
 /// use ellect::sharded::{Rank, Split, Threads};
@@ -267,10 +268,10 @@ struct Links<T> {
 /// ```
 #[derive(Debug)]
 pub struct RankOperator<T: Scalar> {
-    rank: Rank,
-    part: Part<T>,
+    pub(super) rank: Rank,
+    pub(super) part: Part<T>,
     division: Division,
-    links: Mutex<Links<T>>,
+    pub(super) links: Mutex<Links<T>>,
 }
 
 impl<T: Scalar> RankOperator<T> {

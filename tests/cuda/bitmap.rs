@@ -29,7 +29,10 @@ const FOLDER: &str = "tests/toy";
 fn images() -> Option<&'static [Image]> {
     static IMAGES: OnceLock<Option<Vec<Image>>> = OnceLock::new();
     let images = IMAGES.get_or_init(|| {
-        let nvcc = nvcc::Nvcc::new(Path::new("kernels"));
+        let found = nvcc::Nvcc::new(Path::new("kernels"));
+        let nvcc =
+            found.inspect_err(|why| println!("the toy format's kernels are not compiled: {why}"));
+        let nvcc = nvcc.ok()?;
         let files = fs::read_dir(FOLDER).expect("a folder of the repository");
         let paths = files.map(|file| file.expect("the folder is readable").path());
         let sources = paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));

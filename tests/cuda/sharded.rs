@@ -33,13 +33,13 @@ fn tuners() -> Option<(Tuners, Option<RwLockWriteGuard<'static, ()>>)> {
     Some((tuners, turn))
 }
 
-fn matrix<T: Scalar>(spec: &str) -> Csr<T> {
+pub fn matrix<T: Scalar>(spec: &str) -> Csr<T> {
     let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
     // Products of small whole numbers are exact in any order of the sums.
     csr.map_values(|value| T::from_f64((value * 5.0).round() % 8.0 + 1.0))
 }
 
-fn exact<T: Scalar>(csr: &Csr<T>, alpha: T, x: &[T], beta: T, y: &[T]) -> Vec<T> {
+pub fn exact<T: Scalar>(csr: &Csr<T>, alpha: T, x: &[T], beta: T, y: &[T]) -> Vec<T> {
     let rows = check::reference(csr, alpha, x, beta, y);
     rows.iter().map(|row| T::from_f64(row.value)).collect()
 }

@@ -41,6 +41,7 @@ const PARTLY_REACHED: [&str; 9] = [
     "csr_dot",
     "csr_f32",
     "csr_long",
+    "csr_staged",
     "csr_vector",
     "hll",
     "st_csr_vi",
@@ -295,6 +296,7 @@ fn own(compared: &mut Compared) {
         compared.add_all(&super::super::several::launches(precision), precision);
         compared.add_all(&super::super::dots::launches(precision), precision);
         compared.add(&super::super::exchange::launch(precision), precision);
+        compared.add(&super::super::rank::pack(precision, 5_000, [8, 16, 24]), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         for wide in [false, true] {
             let matrix = Matrix { nrows: 5, ncols: 5, nnz: 9, wide };

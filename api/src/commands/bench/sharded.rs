@@ -1,7 +1,11 @@
 //! `ellect bench --devices` compares products of matrices divided among GPUs with those on one GPU.
 //!
 //! Vectors stay on the GPUs; each product is a CUDA graph of the exchange of halos and the product of
-//! the part, once after each other and once at the same time where that is possible. Products follow each other as in a solver, and each case is checked before it is timed.
+//! the part, once after each other and once at the same time where that is possible. Halos move by stores
+//! into the other GPUs' memory (`peer`), and where NCCL is installed, once more by that. Products follow
+//! each other as in a solver, and each case is checked.
+
+mod nccl;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +43,8 @@ struct Row {
     split: String,
     /// `vector` or `overlap`.
     mode: String,
+    /// `peer` or `nccl`; `none` on one GPU.
+    transport: &'static str,
     /// Candidates of the parts.
     candidates: Vec<String>,
     /// Share of the entries that are multiplied during the exchange.
@@ -66,9 +72,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     }
     if !bench.json {
         print(
-            "| matrix | rows | nonzeros | precision | GPUs | mode | formats | halo | product (us) | \
-             spread | efficiency | iteration (us) | efficiency | preparing (s) |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+            "| matrix | rows | nonzeros | precision | GPUs | mode | transport | formats | halo | \
+             product (us) | spread | efficiency | iteration (us) | efficiency | preparing (s) |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         )?;
     }
     bench.matrices(&mut |name, csr| {
@@ -83,6 +89,20 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// A product on some GPUs.
+struct Product {
+    product_us: f64,
+    spread: f64,
+    prepare_s: f64,
+    overlapped: f64,
+    halo: usize,
+    candidates: Vec<String>,
+}
+
+fn workload() -> Workload {
+    Workload { spmvs: SPMVS, ..Workload::default() }
+}
+
 fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>]) -> Result<()> {
     let numbers = [1, 2, 4, 8, 16].into_iter().filter(|&gpus| gpus <= tuners.len());
     let cases = numbers.flat_map(|gpus| match gpus {
@@ -92,9 +112,8 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
     let (mut alone_us, mut alone_iteration_us) = (None, None);
     for (gpus, mode) in cases {
         let start = Instant::now();
-        let tuners = Tuners::of(tuners[..gpus].to_vec())?.with_mode(mode);
-        let workload = Workload { spmvs: SPMVS, ..Workload::default() };
-        let a = tuners.prepare_sharded(csr, &workload, bench.split.0)?;
+        let of_case = Tuners::of(tuners[..gpus].to_vec())?.with_mode(mode);
+        let a = of_case.prepare_sharded(csr, &workload(), bench.split.0)?;
         let prepare_s = start.elapsed().as_secs_f64();
         let overlapped = overlapped(a.parts());
         if mode == Mode::Auto && overlapped == 0.0 {
@@ -106,33 +125,60 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
             true => Some(iteration(&a)?),
             false => None,
         };
-        let efficiency = |alone_us: f64, us: f64| alone_us / (gpus as f64 * us);
-        let iteration_efficiency =
-            iteration_us.map(|us| efficiency(*alone_iteration_us.get_or_insert(us), us));
-        let row = Row {
-            matrix: name.into(),
-            nrows: csr.nrows(),
-            nnz: csr.nnz(),
-            precision: T::PRECISION,
-            gpus,
-            split: bench.split.to_string(),
-            mode: if overlapped == 0.0 { "vector" } else { "overlap" }.into(),
-            candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
-            overlapped,
-            halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
+        let alone_iteration_us =
+            iteration_us.map(|us| *alone_iteration_us.get_or_insert(us)).unwrap_or_default();
+        let product = Product {
             product_us,
             spread,
-            efficiency: efficiency(alone_us, product_us),
-            iteration_us,
-            iteration_efficiency,
             prepare_s,
+            overlapped,
+            halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
+            candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
         };
-        match bench.json {
-            true => print(&(serde_json::to_string(&row)? + "\n"))?,
-            false => print(&line(&row))?,
+        drop(a);
+        let print_row = |product: Product, transport, iteration_us: Option<f64>| {
+            let efficiency = |alone_us: f64, us: f64| alone_us / (gpus as f64 * us);
+            let row = Row {
+                matrix: name.into(),
+                nrows: csr.nrows(),
+                nnz: csr.nnz(),
+                precision: T::PRECISION,
+                gpus,
+                split: bench.split.to_string(),
+                mode: if product.overlapped == 0.0 { "vector" } else { "overlap" }.into(),
+                transport,
+                candidates: product.candidates,
+                overlapped: product.overlapped,
+                halo: product.halo,
+                product_us: product.product_us,
+                spread: product.spread,
+                efficiency: efficiency(alone_us, product.product_us),
+                iteration_us,
+                iteration_efficiency: iteration_us.map(|us| efficiency(alone_iteration_us, us)),
+                prepare_s: product.prepare_s,
+            };
+            match bench.json {
+                true => print(&(serde_json::to_string(&row)? + "\n")),
+                false => print(&line(&row)),
+            }
+        };
+        if gpus == 1 {
+            print_row(product, "none", iteration_us)?;
+            continue;
+        }
+        print_row(product, "peer", iteration_us)?;
+        match nccl::timed(csr, &tuners[..gpus], (mode, bench.split.0), name) {
+            Ok(product) => print_row(product, "nccl", None)?,
+            Err(error) if is_missing(&error) => eprintln!("not timed with NCCL: {error}"),
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Tells whether the error is that NCCL cannot work here.
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ellect::Error::Argument(_)))
 }
 
 /// Returns the share of the entries that are multiplied during the exchange.
@@ -149,13 +195,14 @@ fn line(row: &Row) -> String {
     let mut formats = row.candidates.clone();
     formats.dedup();
     format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {} | {} | {:.2} |\n",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {} | {} | {:.2} |\n",
         row.matrix,
         row.nrows,
         row.nnz,
         row.precision,
         row.gpus,
         row.mode,
+        row.transport,
         formats.join(", "),
         row.halo,
         row.product_us,
@@ -187,16 +234,22 @@ fn timed<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>, name: &str) -> Result<
     for _ in 0..SAMPLES {
         samples.push(sample(products)?);
     }
-    samples.sort_by(f64::total_cmp);
-    let median = samples[SAMPLES / 2];
-    let spread = (samples[SAMPLES - 2] - samples[1]) / median;
+    let (product_us, spread) = median(samples);
 
     // The last of these products has used the exchange as often as the others.
     let mut got = vec![T::ZERO; csr.nrows()];
     on_gpus.gather_y(&product.into_y()?, &mut got)?;
     let exact = check::reference(csr, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.nrows()]);
     check::compare(&format!("the divided product of {name}"), &exact, &got)?;
-    Ok((1e6 * median, spread))
+    Ok((product_us, spread))
+}
+
+/// Returns the median in microseconds of samples in seconds, and their relative spread without the
+/// longest and the shortest.
+fn median(mut samples: Vec<f64>) -> (f64, f64) {
+    samples.sort_by(f64::total_cmp);
+    let median = samples[samples.len() / 2];
+    (1e6 * median, (samples[samples.len() - 2] - samples[1]) / median)
 }
 
 /// Times iterations of conjugate gradients whose vectors and numbers stay on the GPUs; returns the
