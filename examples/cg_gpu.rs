@@ -3,13 +3,16 @@
 //! Run `cargo run --release -p ellect --features cuda --example cg_gpu [CLASS:ROWS]`, where the
 //! matrix is a generated one that is symmetric positive definite. No vector is copied while the
 //! solver runs: step lengths stay on the GPU, and the host reads one number every few iterations to
-//! decide when to stop. The solution is then compared with the host's.
+//! decide when to stop. Each iteration is three steps that read every vector once: the product with
+//! (p, q), the residual with its norm, and the solution with the next direction. The solution is then
+//! compared with the host's.
 #![allow(clippy::print_stdout, reason = "an example prints what it finds")]
 
 use std::time::Instant;
 
 use ellect::choose::Workload;
 use ellect::cuda::{Factor, GpuOperator};
+use ellect::dots::DotWith;
 use ellect::format::Basis;
 use ellect::generate::Spec;
 use ellect::operator::{permute, permute_back};
@@ -31,7 +34,11 @@ fn main() -> ellect::Result<()> {
     let start = Instant::now();
     let (x, iterations) = on_gpu(&operator, &b)?;
     let took_s = start.elapsed().as_secs_f64();
-    println!("{}: {iterations} iterations in {took_s:.3} s", operator.candidate());
+    let passes = if operator.fuses_dots() { "in the same pass" } else { "in another pass" };
+    println!(
+        "{}, (p, A p) {passes}: {iterations} iterations in {took_s:.3} s",
+        operator.candidate()
+    );
 
     let host = Tuner::open("cpu")?.prepare(&csr, &workload)?;
     let (expected, iterations) = on_host(&host, &b)?;
@@ -68,12 +75,11 @@ fn conjugate_gradients(a: &GpuOperator<f64>, b: &[f64]) -> ellect::Result<(Vec<f
     let mut iterations = 0;
     while residual[0] > enough && iterations < 10 * n {
         for _ in 0..BETWEEN_TESTS {
-            a.apply(1.0, &p, 0.0, &mut q)?;
-            gpu.dot(&p, &q, &mut pq)?;
-            gpu.axpby(Factor::quotient(1.0, &rr, &pq)?, &p, 1.0, &mut x)?;
-            gpu.axpby(Factor::quotient(-1.0, &rr, &pq)?, &q, 1.0, &mut r)?;
-            gpu.dot(&r, &r, &mut next)?;
-            gpu.axpby(1.0, &r, Factor::quotient(1.0, &next, &rr)?, &mut p)?;
+            a.apply_dot(1.0, &p, 0.0, &mut q, &[DotWith::X], &mut pq)?;
+            gpu.axpby_dot(Factor::quotient(-1.0, &rr, &pq)?, &q, 1.0, &mut r, &mut next)?;
+            let (step, turn) =
+                (Factor::quotient(1.0, &rr, &pq)?, Factor::quotient(1.0, &next, &rr)?);
+            gpu.advance(step, &mut p, &mut x, turn, &r)?;
             std::mem::swap(&mut rr, &mut next);
         }
         iterations += BETWEEN_TESTS;

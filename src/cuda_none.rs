@@ -307,6 +307,11 @@ impl<T: Scalar> GpuOperator<T> {
         match self.never {}
     }
 
+    /// Tells whether dot products are computed in the pass of the product.
+    pub fn fuses_dots(&self) -> bool {
+        match self.never {}
+    }
+
     /// Makes products with several vectors ready.
     ///
     /// # Errors

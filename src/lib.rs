@@ -130,6 +130,7 @@ pub mod cuda;
 pub mod dense;
 pub mod density;
 pub mod device;
+pub mod dots;
 pub mod error;
 #[cfg(feature = "read-archives")]
 pub mod export;

@@ -1,5 +1,7 @@
 //! Prepared operators: a matrix in the chosen layout, with the checks that layouts omit.
 
+mod dots;
+
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
@@ -186,11 +188,11 @@ impl<T: Scalar> PreparedOperator<T> {
             (Location::Gpu(own), Location::Gpu(other)) => own.take_values_of(other),
             (Location::Host(own), Location::Host(other)) => {
                 let csr = other.to_csr();
-                let fits = own.check_values(csr.values()).is_ok();
-                if fits {
-                    own.set_values(csr.values());
+                if own.check_values(csr.values()).is_err() {
+                    return Ok(false);
                 }
-                Ok(fits)
+                own.set_values(csr.values());
+                Ok(true)
             }
             _ => Ok(false),
         }
@@ -209,8 +211,7 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// Computes y = alpha A x + beta y; with `beta = 0`, y is written and never read.
     ///
-    /// On a GPU this copies x and y to the GPU and y back; a solver should keep its vectors on the
-    /// GPU.
+    /// On a GPU this copies x and y there and y back; a solver should keep its vectors there.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements; [`Error::Device`] from
@@ -340,8 +341,7 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// Replaces the values by those of `csr`, after checking that its pattern is the prepared one.
     ///
-    /// Costs one pass over the pattern. If the host has never had the pattern, also a copy from the
-    /// GPU.
+    /// Costs one pass over the pattern, and a copy from the GPU if the host has never had it.
     ///
     /// # Errors
     /// [`Error::PatternChanged`] if the pattern differs; [`Error::Device`] if the copy from the GPU

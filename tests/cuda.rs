@@ -11,6 +11,8 @@
 #[path = "cuda/bitmap.rs"]
 mod bitmap;
 mod corpus;
+#[path = "cuda/dots.rs"]
+mod dots;
 #[path = "cuda/lazy.rs"]
 mod lazy;
 #[path = "cuda/lives.rs"]

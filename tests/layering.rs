@@ -22,6 +22,7 @@ const LIBRARY: &[&str] = &[
     "scalar",
     "dense",
     "permutation",
+    "dots",
     "csr",
     "assemble",
     "check",

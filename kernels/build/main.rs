@@ -31,7 +31,7 @@ fn main() {
         trampolines(&package, &out);
         println!("cargo:rerun-if-env-changed=NVCC");
         println!("cargo:rerun-if-env-changed=CUDA_PATH");
-        let nvcc = nvcc::Nvcc::new(&package);
+        let nvcc = nvcc::Nvcc::new(&package).unwrap_or_else(|why| panic!("{why}"));
         // OUT_DIR is PROFILE/build/PACKAGE/out in the target folder; all builds share the cache there.
         let cache = out.ancestors().nth(4).unwrap_or(&out).join("kernels");
         let common = package.join(COMMON);

@@ -30,12 +30,12 @@ pub struct Nvcc {
 impl Nvcc {
     /// The nvcc of [`find`].
     ///
-    /// # Panics
-    /// If there is none.
-    pub fn new(package: &Path) -> Self {
+    /// # Errors
+    /// The reason why it does not run.
+    pub fn new(package: &Path) -> Result<Self, String> {
         let path = find(package);
-        let version = output(Command::new(&path).arg("--version")).stdout;
-        Nvcc { path, version: String::from_utf8_lossy(&version).into_owned() }
+        let version = output(Command::new(&path).arg("--version"))?.stdout;
+        Ok(Nvcc { path, version: String::from_utf8_lossy(&version).into_owned() })
     }
 }
 
@@ -135,7 +135,7 @@ pub fn command(nvcc: &Path) -> Command {
 /// # Panics
 /// If there is no nvcc or it fails.
 pub fn run(command: &mut Command) -> String {
-    let output = output(command);
+    let output = output(command).unwrap_or_else(|why| panic!("{why}"));
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{command:?} failed:\n{log}");
     log
@@ -143,11 +143,11 @@ pub fn run(command: &mut Command) -> String {
 
 /// Runs nvcc and returns its output, whether it succeeds or not.
 ///
-/// # Panics
-/// If there is no nvcc.
-fn output(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| {
-        panic!(
+/// # Errors
+/// The reason why it does not run.
+fn output(command: &mut Command) -> Result<Output, String> {
+    command.output().map_err(|error| {
+        format!(
             "cannot run {command:?}: {error}; install the CUDA toolkit, name nvcc in $NVCC, or \
              fetch it with kernels/toolchain.sh"
         )

@@ -1,5 +1,5 @@
-// Rows of a CSR matrix, each shared by `lanes` neighbouring lanes (products/csr.cu, csr_long.cu,
-// csr_scalar.cu and csr_vector.cu).
+// Rows of a CSR matrix, each shared by `lanes` neighbouring lanes (products/csr.cu, csr_dot.cu,
+// csr_long.cu, csr_scalar.cu and csr_vector.cu).
 #pragma once
 #include "common.cuh"
 
@@ -40,11 +40,11 @@ __device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __re
     return sum;
 }
 
-// y = alpha A x + beta y; sum_of(k, end) returns the sum of a lane, whose first entry of its row is k
-// and whose row ends before `end`. Lane 0 of a group holds the result.
-template <int lanes, class T, class Offset, class SumOf>
-__device__ __forceinline__ void sum_rows(uint32_t nrows, const Offset* __restrict__ row_ptr, T* y,
-                                         T alpha, T beta, const SumOf& sum_of) {
+// Calls put(row, sum) for each row on lane 0 of its group; sum_of(k, end) returns the sum of a lane,
+// whose first entry of its row is k and whose row ends before `end`.
+template <int lanes, class T, class Offset, class SumOf, class Put>
+__device__ __forceinline__ void each_row(uint32_t nrows, const Offset* __restrict__ row_ptr,
+                                         const SumOf& sum_of, const Put& put) {
     await_previous();
     const uint64_t thread = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint64_t row = thread / lanes;
@@ -55,5 +55,13 @@ __device__ __forceinline__ void sum_rows(uint32_t nrows, const Offset* __restric
         sum = sum_of(Offset(start + lane), end);
     }
     sum = group_sum<lanes>(sum);
-    if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
+    if (row < nrows && lane == 0) put(row, sum);
+}
+
+// y = alpha A x + beta y; sum_of is that of each_row.
+template <int lanes, class T, class Offset, class SumOf>
+__device__ __forceinline__ void sum_rows(uint32_t nrows, const Offset* __restrict__ row_ptr, T* y,
+                                         T alpha, T beta, const SumOf& sum_of) {
+    each_row<lanes, T>(nrows, row_ptr, sum_of,
+                       [&](uint64_t row, T sum) { store(y + row, alpha, sum, beta); });
 }

@@ -36,73 +36,111 @@ __device__ __forceinline__ T staged_sum(const T* products, uint32_t begin, uint3
     return sum;
 }
 
+// Exclusive sums of `own` over the threads of a block: `sums[t]` is that of the threads before t, for t
+// up to STAGED_THREADS. Every thread of the block calls it.
+__device__ __forceinline__ void block_sums(uint32_t own, uint32_t* sums) {
+    constexpr uint32_t full = 0xffffffffu;
+    __shared__ uint32_t of_warps[STAGED_THREADS / 32];
+    const uint32_t t = threadIdx.x, lane = t % 32;
+    uint32_t upto = own;
+#pragma unroll
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        const uint32_t before = __shfl_up_sync(full, upto, distance);
+        if (lane >= distance) upto += before;
+    }
+    if (lane == 31) of_warps[t / 32] = upto;
+    __syncthreads();
+    for (uint32_t warp = 0; warp < t / 32; warp++) upto += of_warps[warp];
+    if (t == 0) sums[0] = 0;
+    sums[t + 1] = upto;
+    __syncthreads();
+}
+
+// Adds the products of the entries of a block, of which there are `total`, to each row's sum. Entry e is
+// at position(e) of the arrays; begin..end are the entries of this thread's row.
+template <int lanes, bool any_length, class T, class Value, class Position>
+__device__ __forceinline__ T sum_staged(T* products, uint32_t total, uint32_t begin, uint32_t end,
+                                        const uint32_t* __restrict__ col_idx,
+                                        const Value* __restrict__ values, const T* __restrict__ x,
+                                        const Position& position) {
+    const uint32_t t = threadIdx.x;
+    T sum = 0;
+    for (uint32_t at = 0; at < total; at += STAGED) {
+        const uint32_t n = min(total - at, uint32_t(STAGED));
+        // Positions that take a search are kept, and others computed twice, which saves registers.
+        decltype(position(0)) kept[EACH];
+        uint32_t column[EACH];
+        T factor[EACH];
+        Value value[EACH];
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            const uint32_t e = t + k * STAGED_THREADS;
+            if (e < n) kept[k] = position(at + e);
+            column[k] = e < n ? stream(col_idx + kept[k]) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            factor[k] = t + k * STAGED_THREADS < n ? gather(x + column[k]) : T(0);
+        // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
+        // which the loads of x wait, and occupy registers meanwhile.
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            const uint32_t e = t + k * STAGED_THREADS;
+            value[k] = e < n ? stream(values + (any_length ? kept[k] : position(at + e))) : Value(0);
+        }
+        if (at > 0) __syncthreads();
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            products[place(t + k * STAGED_THREADS)] = T(value[k]) * factor[k];
+        __syncthreads();
+        const uint32_t from = begin > at ? begin - at : 0, to = end > at ? min(end - at, n) : 0;
+        sum += staged_sum<lanes, any_length>(products, min(from, to), to);
+    }
+    return sum;
+}
+
 // y = alpha A x + beta y for the rows of block `block`. Values may be narrower than x and the sum. With
-// `any_length`, rows of more than CSR_UNCUT entries are skipped, and a warp sums other long rows.
+// `any_length`, rows of more than `uncut` entries are skipped, and a warp sums other long rows; without
+// it, no row is long. Entries of a block that are not skipped number less than 2^32.
 template <int lanes, bool any_length, class T, class Value, class Offset>
-__device__ __forceinline__ void staged_rows(uint64_t block, uint32_t nrows,
+__device__ __forceinline__ void staged_rows(uint64_t block, uint32_t nrows, uint32_t uncut,
                                             const Offset* __restrict__ row_ptr,
                                             const uint32_t* __restrict__ col_idx,
                                             const Value* __restrict__ values,
                                             const T* __restrict__ x, T* y, T alpha, T beta) {
     constexpr uint32_t own = STAGED_THREADS / lanes;
     __shared__ T products[STAGED + STAGED / 32];
-    __shared__ uint32_t next;
-    __shared__ Offset gap[2];
     const uint32_t t = threadIdx.x, lane = t % lanes;
     const uint64_t first = block * own, row = first + t / lanes;
     const uint64_t last = first + own < nrows ? first + own : nrows;
-    const Offset start = row_ptr[first], end = row_ptr[last];
-    const Offset from = row < nrows ? row_ptr[row] : end, to = row < nrows ? row_ptr[row + 1] : end;
-    const bool skipped = any_length && to - from > CSR_UNCUT;
+    const Offset start = row_ptr[first], all_end = row_ptr[last];
+    const Offset from = row < nrows ? row_ptr[row] : all_end;
+    const Offset to = row < nrows ? row_ptr[row + 1] : all_end;
+    const bool skipped = any_length && to - from > uncut;
     await_previous();
-    const bool gaps = any_length && __syncthreads_or(skipped);
-    T sum = 0;
-    // Entries at..upto lie between two skipped rows, or there is none.
-    Offset at = start, upto = end, then = end;
-    for (uint32_t unseen = 0;; at = then) {
-        if (gaps) {
-            __syncthreads();
-            if (t == 0) next = own;
-            __syncthreads();
-            if (skipped && t / lanes >= unseen) atomicMin(&next, t / lanes);
-            __syncthreads();
-            if (skipped && t / lanes == next) gap[0] = from, gap[1] = to;
-            __syncthreads();
-            upto = next < own ? gap[0] : end;
-            then = next < own ? gap[1] : end;
-            unseen = next + 1;
-        }
-        for (; at < upto; at += STAGED) {
-            const uint32_t n = uint32_t(upto - at < STAGED ? upto - at : STAGED);
-            uint32_t column[EACH];
-            T factor[EACH];
-            Value value[EACH];
+    T sum;
+    if (any_length && __syncthreads_or(skipped)) {
+        // Entries are counted without those of skipped rows; a search finds the row of each.
+        __shared__ uint32_t begins[STAGED_THREADS + 1];
+        __shared__ Offset at[own];
+        if (lane == 0) at[t / lanes] = from;
+        block_sums(lane == 0 && !skipped ? uint32_t(to - from) : 0, begins);
+        const auto position = [&](uint32_t e) {
+            uint32_t found = 0;  // the last row that begins at e or before it
 #pragma unroll
-            for (int k = 0; k < EACH; k++)
-                column[k] =
-                    t + k * STAGED_THREADS < n ? stream(col_idx + at + (t + k * STAGED_THREADS)) : 0;
-#pragma unroll
-            for (int k = 0; k < EACH; k++)
-                factor[k] = t + k * STAGED_THREADS < n ? gather(x + column[k]) : T(0);
-            // Values are loaded after x: if they were loaded earlier, they would delay the columns,
-            // for which the loads of x wait, and occupy registers meanwhile.
-#pragma unroll
-            for (int k = 0; k < EACH; k++)
-                value[k] = t + k * STAGED_THREADS < n ? stream(values + at + (t + k * STAGED_THREADS))
-                                                      : Value(0);
-            if (at != start) __syncthreads();
-#pragma unroll
-            for (int k = 0; k < EACH; k++)
-                products[place(t + k * STAGED_THREADS)] = T(value[k]) * factor[k];
-            __syncthreads();
-            uint32_t begin = 0, stop = 0;
-            if (from < at + n && to > at) {
-                begin = from > at ? uint32_t(from - at) : 0;
-                stop = to < at + n ? uint32_t(to - at) : n;
-            }
-            sum += staged_sum<lanes, any_length>(products, begin, stop);
-        }
-        if (!gaps || upto == end) break;
+            for (uint32_t step = own / 2; step > 0; step /= 2)
+                if (begins[(found + step) * lanes] <= e) found += step;
+            return at[found] + (e - begins[found * lanes]);
+        };
+        const uint32_t begin = begins[t / lanes * lanes];
+        const uint32_t end = begin + (skipped ? 0 : uint32_t(to - from));
+        sum = sum_staged<lanes, any_length>(products, begins[STAGED_THREADS], begin, end, col_idx,
+                                            values, x, position);
+    } else {
+        const auto position = [&](uint32_t e) { return start + e; };
+        sum = sum_staged<lanes, any_length>(products, uint32_t(all_end - start),
+                                            uint32_t(from - start), uint32_t(to - start), col_idx,
+                                            values, x, position);
     }
     sum = group_sum<lanes>(sum);
     if (row < nrows && lane == 0 && !skipped) store(y + row, alpha, sum, beta);

@@ -1,5 +1,5 @@
-// The product of HLL (products/hll.cu, products/hll_f32.cu): hacks of `hack` rows, each a separate ELLPACK
-// matrix. Vectors and sums have the type T, values of the matrix the type Value, which T holds exactly.
+// The product of HLL (products/hll.cu, products/hll_f32.cu, products/hll_dot.cu): hacks of `hack` rows, each a
+// separate ELLPACK matrix. Vectors and sums have the type T, values of the matrix the type Value, which T holds exactly.
 #pragma once
 #include "common.cuh"
 
@@ -7,13 +7,15 @@
 // or x, then values, then the columns of the next batch.
 enum class Order { mixed, fenced, ahead };
 
-template <class T, class Value, class Column, uint32_t hack, int tpr, int batch, Order order_of_loads>
+// Calls put(row, sum) on the lane that holds the sum of a row.
+template <class T, class Value, class Column, uint32_t hack, int tpr, int batch, Order order_of_loads,
+          class Put>
 __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,
                                       const uint32_t* __restrict__ base,
                                       const uint32_t* __restrict__ order,
                                       const Column* __restrict__ columns,
-                                      const Value* __restrict__ values, const T* __restrict__ x, T* y,
-                                      T alpha, T beta) {
+                                      const Value* __restrict__ values, const T* __restrict__ x,
+                                      const Put& put) {
     await_previous();
     constexpr uint32_t rows = 32 / tpr, per_hack = hack / rows, step = hack * tpr;
     constexpr Column padding = Column(~Column(0));
@@ -78,5 +80,5 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
 #pragma unroll
     for (int distance = rows; distance < 32; distance *= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    if (run == 0 && stored < nrows) store(y + (order ? order[stored] : stored), alpha, sum, beta);
+    if (run == 0 && stored < nrows) put(order ? order[stored] : stored, sum);
 }

@@ -6,10 +6,11 @@
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
-// Entries of a block of rows that each thread of csr_staged.cuh reads at a time, and entries of the
-// longest row that is not cut into pieces there.
+// Entries of a block of rows that each thread of csr_staged.cuh reads at a time. Where the longest row
+// has more than CSR_NONE_CUT entries, rows of more than CSR_UNCUT entries are cut into pieces.
 constexpr int CSR_STAGED_EACH = 4;
-constexpr uint32_t CSR_UNCUT = 2048;
+constexpr uint32_t CSR_NONE_CUT = 1024;
+constexpr uint32_t CSR_UNCUT = 256;
 
 // Products with several vectors: parts of a row of 8 packed vectors, one for each of the lanes that
 // share an entry of the matrix.
@@ -20,6 +21,9 @@ constexpr int HLL_PARTS_F32 = 1;
 // csr with several vectors: lanes of a row in matrices of short rows, and of long ones.
 constexpr int CSR_FEW_LANES = 4;
 constexpr int CSR_MOST_LANES = 16;
+
+// csr with several vectors and long rows: blocks of threads that process pieces.
+constexpr uint32_t CSR_PIECE_BLOCKS = 1024;
 
 // csr:kernel=adaptive: maximum number of entries, and of rows, of a block of several rows; entries
 // of a piece of a long row; rows of a chunk, in which blocks are found one after the other.
@@ -79,6 +83,11 @@ constexpr uint32_t COLUMN_SWEEP_LONG_WORDS = 3;
 // product.
 constexpr uint32_t VECTORS_THREADS = 256;
 constexpr uint32_t VECTORS_PARTS = 1024;
+
+// Dot products of the result of a product: maximum number of them; threads of the block that adds the
+// partial sums of one.
+constexpr uint32_t DOTS_MOST = 3;
+constexpr uint32_t DOTS_THREADS = 1024;
 
 // Exchange of halos: threads of a block, maximum number of blocks, and 64-bit words of the state.
 constexpr uint32_t EXCHANGE_THREADS = 256;

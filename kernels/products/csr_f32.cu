@@ -2,7 +2,7 @@
 // f64 (src/format/csr/csr_f32.rs).
 //
 // Launch and arguments of `csr_f32_*` are those of csr.cu, and of `csr_f32_staged_*` those of
-// csr_staged.cu, but for rows up to CSR_UNCUT entries; `values` are f32.
+// csr_staged.cu, but for rows of up to CSR_NONE_CUT entries; `values` are f32.
 #include "csr_rows.cuh"
 #include "csr_staged.cuh"
 
@@ -24,7 +24,8 @@ BOTH(4)
     extern "C" __global__ void __launch_bounds__(256, sizeof(Offset) == 4 ? 6 : 5)                \
         name(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx, const float* values, \
              const double* x, double* y, double alpha, double beta) {                             \
-        staged_rows<lanes, true>(blockIdx.x, nrows, row_ptr, col_idx, values, x, y, alpha, beta); \
+        staged_rows<lanes, true>(blockIdx.x, nrows, CSR_NONE_CUT, row_ptr, col_idx, values, x, y, \
+                                 alpha, beta);                                                    \
     }
 #define BOTH_STAGED(lanes)                                                                        \
     STAGED_KERNEL(csr_f32_staged_t##lanes##_f64, uint32_t, lanes)                                 \

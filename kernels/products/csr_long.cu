@@ -1,6 +1,7 @@
-// y = alpha A x + beta y with A in compressed sparse rows, some of them long: a row of more than
-// CSR_UNCUT entries is cut into pieces, and a warp sums each piece; a block of threads reads the entries
-// of other rows evenly (common/csr_staged.cuh), `lanes` lanes sum a row, and a warp a longer one.
+// y = alpha A x + beta y with A in compressed sparse rows, some of them long: rows of more than CSR_UNCUT
+// entries are cut into pieces if `cut`, the number of these pieces, is not 0, and a warp sums each piece;
+// a block of threads reads the entries of other rows evenly (common/csr_staged.cuh), `lanes` lanes sum a
+// row, and a warp a longer one.
 //
 // Launch: blocks of 256 threads, of which the first ceil(cut / 8) process a piece per warp, and the
 // other ceil(nrows * lanes / 256) the rows. Pieces come first because they take longest. Offsets are
@@ -68,13 +69,13 @@ __device__ __forceinline__ void rows_and_pieces(uint32_t nrows, const Pieces<T> 
     if (blockIdx.x < blocks)
         piece<T, Offset>(pieces, row_ptr, col_idx, values, x, y, alpha, beta);
     else
-        staged_rows<lanes, true>(blockIdx.x - blocks, nrows, row_ptr, col_idx, values, x, y, alpha,
-                                 beta);
+        staged_rows<lanes, true>(blockIdx.x - blocks, nrows, pieces.count > 0 ? CSR_UNCUT : ~0u,
+                                 row_ptr, col_idx, values, x, y, alpha, beta);
 }
 
 // Blocks per processor: as many as registers allow without spills.
 template <class T, class Offset>
-constexpr int BLOCKS = sizeof(Offset) == 8 ? 5 : sizeof(T) == 4 ? 8 : 6;
+constexpr int BLOCKS = sizeof(Offset) == 8 ? 5 : 6;
 
 #define KERNEL(name, T, Offset, lanes)                                                            \
     extern "C" __global__ void __launch_bounds__(256, (BLOCKS<T, Offset>))                        \

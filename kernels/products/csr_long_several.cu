@@ -3,8 +3,9 @@
 // here: rows of more than `longest` entries are cut. `lanes` neighbouring lanes share the entries of a
 // row that is not cut, and those of a warp share a piece, each in `parts` parts.
 //
-// Launch: blocks of 256 threads, of which the first ceil(pieces / 8) process a piece per warp; at least
-// ceil(nrows * lanes * parts / 256) others process the rows, without the long ones. No shared memory.
+// Launch: blocks of 256 threads. The last ceil(nrows * lanes * parts / 256) of them process the rows,
+// without the long ones, and the others, at least one, process pieces in turn, one per warp at a time. No
+// shared memory.
 // `sums` has a place for 8 sums of each piece. Other arguments are those of csr_long.cu.
 #include "several.cuh"
 
@@ -30,17 +31,14 @@ template <int vectors, int parts, bool packed, int batch, class T>
 __device__ __forceinline__ void piece(const Pieces<T> pieces, const uint32_t* __restrict__ row_ptr,
                                       const uint32_t* __restrict__ col_idx,
                                       const T* __restrict__ values, const Vectors<T> of, T alpha,
-                                      T beta) {
+                                      T beta, uint32_t p) {
     constexpr int width = vectors / parts, lanes = 32 / parts;
-    const uint32_t p = blockIdx.x * warps + threadIdx.x / 32;
     const int part = threadIdx.x % parts, lane = threadIdx.x % 32 / parts;
-    if (p >= pieces.count) return;
     const uint32_t row = pieces.list[p].x, first = pieces.list[p].y;
     const uint32_t row_end = row_ptr[row + 1], row_start = row_ptr[row];
     const uint32_t start = row_start + ((p - first) << pieces.log);
     const uint32_t of_row = ((row_end - row_start - 1) >> pieces.log) + 1;
     const uint32_t end = start + min(row_end - start, 1u << pieces.log);
-    await_previous();
     T sums[width] = {};
     add_entries<lanes, packed, width, batch>(start + lane, end, col_idx, values,
                                              of.x + part * width * of.x_vector, of.x_row,
@@ -80,12 +78,14 @@ __device__ __forceinline__ void rows_and_pieces(uint32_t nrows, uint32_t longest
                                                 const uint32_t* __restrict__ col_idx,
                                                 const T* __restrict__ values,
                                                 const Vectors<T> of, T alpha, T beta) {
-    const uint32_t blocks = (pieces.count + warps - 1) / warps;
+    constexpr int width = vectors / parts, share = lanes * parts;
+    const uint32_t blocks = gridDim.x - uint32_t((uint64_t(nrows) * share + blockDim.x - 1) / blockDim.x);
     if (blockIdx.x < blocks) {
-        piece<vectors, parts, packed, batch>(pieces, row_ptr, col_idx, values, of, alpha, beta);
+        await_previous();
+        for (uint32_t p = blockIdx.x * warps + threadIdx.x / 32; p < pieces.count; p += blocks * warps)
+            piece<vectors, parts, packed, batch>(pieces, row_ptr, col_idx, values, of, alpha, beta, p);
         return;
     }
-    constexpr int width = vectors / parts, share = lanes * parts;
     const uint64_t thread = uint64_t(blockIdx.x - blocks) * blockDim.x + threadIdx.x;
     const uint64_t row = thread / share;
     const int part = threadIdx.x % parts, lane = threadIdx.x % share / parts;

@@ -9,7 +9,7 @@
     extern "C" __global__ void __launch_bounds__(256, (STAGED_BLOCKS<T, Offset, lanes>))          \
         name(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx, const T* values,     \
              const T* x, T* y, T alpha, T beta) {                                                 \
-        staged_rows<lanes, false>(blockIdx.x, nrows, row_ptr, col_idx, values, x, y, alpha,       \
+        staged_rows<lanes, false>(blockIdx.x, nrows, 0, row_ptr, col_idx, values, x, y, alpha,    \
                                   beta);                                                          \
     }
 #define BOTH(lanes)                                                                               \

@@ -14,8 +14,9 @@
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,  \
              const uint32_t* order, const Column* columns, const T* values, const T* x, T* y,     \
              T alpha, T beta) {                                                                   \
-        hacks<T, T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
-            nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
+        hacks<T, T, Column, hack, tpr, batch, Order::order_of_loads>(                             \
+            nrows, narrow, wide, base, order, columns, values, x,                                 \
+            [&](uint64_t row, T sum) { store(y + row, alpha, sum, beta); });                      \
     }
 // Kernels for many rows: `batch` entries at a time, `blocks` blocks per processor. `_resident`: as
 // many entries at a time as registers allow, for launches whose blocks are all resident on the GPU

@@ -10,17 +10,16 @@
              const uint32_t* order, const Column* columns, const float* values, const double* x,  \
              double* y, double alpha, double beta) {                                              \
         hacks<double, float, Column, 32, tpr, batch, Order::order_of_loads>(                      \
-            nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
+            nrows, narrow, wide, base, order, columns, values, x,                                 \
+            [&](uint64_t row, double sum) { store(y + row, alpha, sum, beta); });                 \
     }
-// As in hll.cu: `_resident` for launches whose blocks are all resident at once, `_deep` for hacks
-// with more than 8 entries per row on average.
+// As in hll.cu: `_resident` for launches whose blocks are all resident at once.
 #define FORMS(name, Column, tpr, batch, blocks, order_of_loads)                                   \
     KERNEL(name, Column, tpr, batch, blocks, order_of_loads)                                      \
     KERNEL(name##_resident, Column, tpr, 8, 4, fenced)
-#define COLUMNS(c, Column, blocks)                                                                \
-    FORMS(hll_f32_32_c##c##_t1_f64, Column, 1, 8, blocks, mixed)                                  \
-    FORMS(hll_f32_32_c##c##_t1_deep_f64, Column, 1, 6, 6, ahead)                                  \
+#define COLUMNS(c, Column)                                                                        \
+    FORMS(hll_f32_32_c##c##_t1_f64, Column, 1, 8, 6, mixed)                                       \
     FORMS(hll_f32_32_c##c##_t2_f64, Column, 2, 3, 6, ahead)                                       \
     FORMS(hll_f32_32_c##c##_t4_f64, Column, 4, 3, 6, ahead)
-COLUMNS(32, uint32_t, 6)
-COLUMNS(16, uint16_t, 6)
+COLUMNS(32, uint32_t)
+COLUMNS(16, uint16_t)

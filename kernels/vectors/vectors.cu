@@ -7,14 +7,7 @@
 // Launch: axpby in blocks of 256 threads over n; dot_parts in at most VECTORS_PARTS blocks of
 // VECTORS_THREADS threads, each of which writes one partial sum; dot_sum in one block of
 // VECTORS_THREADS threads, which adds the partial sums. No dynamic shared memory.
-#include "common.cuh"
-
-// The factor `scale * *over / *under`; null pointers stand for 1. A quotient with the denominator 0
-// is 0: a solver that has found the exact solution then stays there.
-template <class T> __device__ __forceinline__ T factor(T scale, const T* over, const T* under) {
-    if (over == nullptr || under == nullptr) return scale;
-    return *under == T(0) ? T(0) : scale * (*over / *under);
-}
+#include "numbers.cuh"
 
 template <class T>
 __device__ __forceinline__ void axpby(uint64_t n, T alpha, const T* alpha_over,
@@ -27,17 +20,6 @@ __device__ __forceinline__ void axpby(uint64_t n, T alpha, const T* alpha_over,
     y[i] = b == T(0) ? a * x[i] : a * x[i] + b * y[i];
 }
 
-// Sum over a block of VECTORS_THREADS threads; thread 0 gets the sum.
-__device__ __forceinline__ double block_sum(double sum) {
-    constexpr int warps = VECTORS_THREADS / 32;
-    __shared__ double sums[warps];
-    sum = group_sum<32>(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = threadIdx.x < warps ? sums[threadIdx.x] : 0.0;
-    return threadIdx.x < 32 ? group_sum<32>(sum) : sum;
-}
-
 template <class T>
 __device__ __forceinline__ void dot_parts(uint64_t n, const T* x, const T* y, double* parts) {
     await_previous();
@@ -45,7 +27,7 @@ __device__ __forceinline__ void dot_parts(uint64_t n, const T* x, const T* y, do
     double sum = 0;
     for (uint64_t i = uint64_t(blockIdx.x) * VECTORS_THREADS + threadIdx.x; i < n; i += threads)
         sum += double(x[i]) * double(y[i]);
-    sum = block_sum(sum);
+    sum = block_sum<VECTORS_THREADS>(sum);
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
@@ -54,7 +36,7 @@ __device__ __forceinline__ void dot_sum(uint32_t count, const double* parts, T* 
     await_previous();
     double sum = 0;
     for (uint32_t i = threadIdx.x; i < count; i += VECTORS_THREADS) sum += parts[i];
-    sum = block_sum(sum);
+    sum = block_sum<VECTORS_THREADS>(sum);
     if (threadIdx.x == 0) *result = T(sum);
 }
 

@@ -212,6 +212,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
             | ArgWord::Beta
             | ArgWord::One
             | ArgWord::Stride(_)
+            | ArgWord::Dots(_)
             | ArgWord::Values => 0,
         }
     }

@@ -28,6 +28,8 @@ pub(super) enum ArgWord {
     One,
     /// Number `i` of [`Vectors::strides`].
     Stride(usize),
+    /// Number `i` of [`Vectors::dots`].
+    Dots(usize),
 }
 
 /// Resolves an argument that is not an array of the operator or the matrix.
@@ -47,6 +49,9 @@ pub(super) fn plain(arg: Arg) -> ArgWord {
         Arg::XVector => ArgWord::Stride(1),
         Arg::YRow => ArgWord::Stride(2),
         Arg::YVector => ArgWord::Stride(3),
+        Arg::Z => ArgWord::Dots(0),
+        Arg::Wanted => ArgWord::Dots(1),
+        Arg::Parts => ArgWord::Dots(2),
         Arg::Array(_)
         | Arg::Temporary(_)
         | Arg::Scratch(_)
@@ -65,6 +70,9 @@ pub(super) struct Vectors {
     /// With several vectors, the distances in elements between rows of X, vectors of X, rows of Y and
     /// vectors of Y.
     pub strides: [u64; 4],
+    /// With dot products of y, the address of z, the dot products wanted, and the address of the partial
+    /// sums.
+    pub dots: [u64; 3],
 }
 
 impl From<[cuda::CUdeviceptr; 3]> for Vectors {
@@ -118,16 +126,33 @@ impl PreparedLaunch {
         format: &Format,
         several: Several,
     ) -> Result<Option<PreparedLaunch>> {
-        // Arguments of this launch may change later, so the new one holds only those that follow.
-        let one = Launch {
+        Self::in_place(gpu, format.several(&self.described(), several))
+    }
+
+    /// Prepares the launch that also computes dot products of y in place of this one; `None` if the
+    /// format has no such kernel. It is launched by [`PreparedLaunch::launch_after`].
+    ///
+    /// # Errors
+    /// As [`PreparedLaunch::new`].
+    pub fn with_dots(&self, gpu: &Gpu, format: &Format) -> Result<Option<PreparedLaunch>> {
+        Self::in_place(gpu, format.with_dots(&self.described()))
+    }
+
+    /// Describes this launch without its arguments, which may change later: a launch in its place holds
+    /// only those that follow.
+    pub fn described(&self) -> Launch {
+        Launch {
             image: self.image,
             kernel: self.kernel.clone(),
             grid: u64::from(self.grid),
             block: self.block,
             shared_bytes: self.shared_bytes,
             args: Vec::new(),
-        };
-        let Some(launch) = format.several(&one, several) else { return Ok(None) };
+        }
+    }
+
+    fn in_place(gpu: &Gpu, launch: Option<Launch>) -> Result<Option<PreparedLaunch>> {
+        let Some(launch) = launch else { return Ok(None) };
         let step = PreparedLaunch::loaded(gpu, &launch, plain)?;
         Ok(step.map(|step| step.overlapping(gpu)))
     }
@@ -179,6 +204,11 @@ impl PreparedLaunch {
         PreparedLaunch { programmatic: gpu.programmatic, ..self }
     }
 
+    /// Returns the number of blocks.
+    pub fn grid(&self) -> u32 {
+        self.grid
+    }
+
     /// Returns the name of the kernel's image.
     pub fn image(&self) -> &'static str {
         self.image
@@ -215,13 +245,14 @@ impl PreparedLaunch {
         unsafe { self.launch_with(&self.args, &[], vectors.into(), alpha, beta, stream) }
     }
 
-    /// Queues this kernel for several vectors with the arguments of `one` before its own.
+    /// Queues this kernel with the arguments of `one` before its own.
     ///
     /// # Errors
     /// As [`PreparedLaunch::launch`].
     ///
     /// # Safety
-    /// As [`PreparedLaunch::launch`]; [`PreparedLaunch::several`] of `one` made this launch.
+    /// As [`PreparedLaunch::launch`]; [`PreparedLaunch::several`] or [`PreparedLaunch::with_dots`] of
+    /// `one` made this launch.
     pub unsafe fn launch_after<T: Scalar>(
         &self,
         one: &PreparedLaunch,
@@ -247,7 +278,7 @@ impl PreparedLaunch {
         beta: T,
         stream: cuda::CUstream,
     ) -> Result<()> {
-        let Vectors { addresses: [x, y, values], strides } = vectors;
+        let Vectors { addresses: [x, y, values], strides, dots } = vectors;
         let mut words = [0u64; MAX_ARGS];
         let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];
         let args = first.iter().chain(then);
@@ -261,6 +292,7 @@ impl PreparedLaunch {
                 ArgWord::Beta => bits(beta),
                 ArgWord::One => bits(T::ONE),
                 ArgWord::Stride(i) => strides[i],
+                ArgWord::Dots(i) => dots[i],
             };
             *address = std::ptr::from_mut(word).cast();
         }

@@ -14,6 +14,7 @@ mod convert;
 mod csr;
 mod cusparse;
 mod dense;
+mod dots;
 mod exchange;
 mod features;
 mod fork;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cust::sys as cuda;
 use rayon::prelude::*;
 
+use super::dots::ReadyDots;
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, read};
 use super::several::SeveralVectors;
@@ -54,6 +55,7 @@ pub struct GpuOperator<T: Scalar> {
     staging: Mutex<Option<(Vector<T>, Vector<T>)>>,
     pub(super) format: &'static Format,
     pub(super) several: SeveralVectors,
+    pub(super) dots: ReadyDots,
     /// Held while a product is queued: its launches follow each other on the stream.
     pub(super) queueing: Mutex<()>,
 }
@@ -123,6 +125,7 @@ impl<T: Scalar> GpuOperator<T> {
             staging: Mutex::new(None),
             format,
             several: SeveralVectors::default(),
+            dots: ReadyDots::new(),
             queueing: Mutex::new(()),
         }
     }
@@ -145,6 +148,7 @@ impl<T: Scalar> GpuOperator<T> {
         // Vectors belong to their stream.
         self.staging = Mutex::default();
         self.several.reset();
+        self.dots = ReadyDots::new();
         self.gpu = Arc::clone(gpu);
         Ok(())
     }
@@ -210,13 +214,23 @@ impl<T: Scalar> GpuOperator<T> {
         y: impl Into<DeviceSliceMut<'y, T>>,
     ) -> Result<()> {
         let (x, y) = (x.into(), y.into());
+        self.check_vectors(&x, &y)?;
+        self.queue_product(alpha, x.address(), beta, y.address())
+    }
+
+    /// Checks that x and y are on this GPU and fit the matrix.
+    pub(super) fn check_vectors(
+        &self,
+        x: &DeviceSlice<'_, T>,
+        y: &DeviceSliceMut<'_, T>,
+    ) -> Result<()> {
         x.check(&self.gpu.queue, "x")?;
         y.check(&self.gpu.queue, "y")?;
         let lengths = [("x", x.len(), self.ncols), ("y", y.len(), self.nrows)];
-        if let Some((what, got, needed)) = lengths.into_iter().find(|(_, got, n)| got != n) {
-            return Err(Error::Shape { what, got, needed });
+        match lengths.into_iter().find(|(_, got, needed)| got != needed) {
+            Some((what, got, needed)) => Err(Error::Shape { what, got, needed }),
+            None => Ok(()),
         }
-        self.queue_product(alpha, x.address(), beta, y.address())
     }
 
     /// Queues a product with vectors of the matrix's dimensions on the GPU's stream.

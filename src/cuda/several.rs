@@ -85,6 +85,7 @@ impl<T: Scalar> Product<T> {
         Vectors {
             addresses: [x.address, y.address, 0],
             strides: [x.row, x.vector, y.row, y.vector],
+            ..Vectors::default()
         }
     }
 }
@@ -423,11 +424,11 @@ pub(super) fn launches(precision: Precision) -> Vec<Launch> {
 /// Name of the image of copies.
 const IMAGE: &str = "dense";
 
-/// Queues a copy.
+/// Queues a kernel on vectors whose addresses are among its arguments.
 ///
 /// # Safety
-/// Both sides have the elements that the launch names, on this GPU, until the stream has finished.
-unsafe fn queue_launch<T: Scalar>(
+/// The vectors have the elements that the launch names, on this GPU, until the stream has finished.
+pub(super) unsafe fn queue_launch<T: Scalar>(
     gpu: &Gpu,
     launch: &Launch,
     stream: cuda::CUstream,

@@ -35,7 +35,7 @@ pub fn check_launch(
 
 fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
     match arg {
-        Arg::U32(_) => param == Param::U32,
+        Arg::U32(_) | Arg::Wanted => param == Param::U32,
         // Structures of 8 bytes are passed as one number.
         Arg::U64(_) => matches!(param, Param::U64 | Param::Bytes(8)),
         Arg::XRow | Arg::XVector | Arg::YRow | Arg::YVector => param == Param::U64,
@@ -52,7 +52,9 @@ fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
         | Arg::ColIdx
         | Arg::Values
         | Arg::X
-        | Arg::Y => param == Param::U64,
+        | Arg::Y
+        | Arg::Z
+        | Arg::Parts => param == Param::U64,
     }
 }
 

@@ -1,8 +1,9 @@
-//! Operations on vectors that solvers need in addition to products: y = alpha x + beta y and dot
-//! products.
+//! Operations on vectors that solvers need in addition to products: y = alpha x + beta y, dot products,
+//! and steps of conjugate gradients that read each vector once.
 
 use std::sync::{Mutex, PoisonError};
 
+use super::dots;
 use super::launch::{PreparedLaunch, plain};
 use super::memory::Memory;
 use super::{DeviceSlice, DeviceSliceMut, Gpu};
@@ -101,16 +102,102 @@ impl Gpu {
         y: impl Into<DeviceSliceMut<'y, T>>,
     ) -> Result<()> {
         let (alpha, x, beta, y) = (alpha.into(), x.into(), beta.into(), y.into());
+        self.check_factors([&alpha, &beta])?;
         x.check(&self.queue, "x")?;
         y.check(&self.queue, "y")?;
-        for (factor, name) in [(&alpha, "alpha"), (&beta, "beta")] {
-            let mut quotient = factor.quotient.iter().flatten();
-            quotient.try_for_each(|slice| slice.check(&self.queue, name))?;
-        }
         same_len(x.len(), y.len())?;
         let factors = [alpha.addresses(), beta.addresses()];
         let launch = axpby_launch(T::PRECISION, x.len() as u64, factors);
         self.queue_launch(&launch, [x.address(), y.address()], alpha.scale, beta.scale)
+    }
+
+    /// Queues y = alpha x + beta y and the dot product (y, y) of the new y, in one pass; its result is the
+    /// one element of `result`. With `beta = 0`, y is written and never read. Returns without waiting.
+    ///
+    /// In conjugate gradients this updates the residual and computes its norm. The order of the sum
+    /// depends on the length alone, as in [`Gpu::dot`].
+    ///
+    /// # Errors
+    /// As [`Gpu::axpby`] and [`Gpu::dot`].
+    pub fn axpby_dot<'a, 'b, 'x, 'y, 'r, T: Scalar>(
+        &self,
+        alpha: impl Into<Factor<'a, T>>,
+        x: impl Into<DeviceSlice<'x, T>>,
+        beta: impl Into<Factor<'b, T>>,
+        y: impl Into<DeviceSliceMut<'y, T>>,
+        result: impl Into<DeviceSliceMut<'r, T>>,
+    ) -> Result<()> {
+        let (alpha, x, beta, y) = (alpha.into(), x.into(), beta.into(), y.into());
+        let result = result.into();
+        self.check_factors([&alpha, &beta])?;
+        x.check(&self.queue, "x")?;
+        y.check(&self.queue, "y")?;
+        result.check(&self.queue, "the result")?;
+        same_len(x.len(), y.len())?;
+        one_element(result.len(), "the result")?;
+        let factors = [alpha.addresses(), beta.addresses()];
+        let vectors = [x.address(), y.address()];
+        self.with_partial_sums(|parts| {
+            let addresses = [parts, result.address()];
+            let launches = axpby_dot_launches(T::PRECISION, x.len() as u64, factors, addresses);
+            let mut launches = launches.iter();
+            launches.try_for_each(|one| self.queue_launch(one, vectors, alpha.scale, beta.scale))
+        })
+    }
+
+    /// Queues x = x + alpha p, followed by p = r + beta p, in one pass: the step of conjugate gradients
+    /// along p, and the next direction. Returns without waiting.
+    ///
+    /// ```no_run
+    /// use ellect::cuda::Gpu;
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let gpu = Gpu::open(0)?;
+    /// let r = gpu.vector(&[1.0, 1.0])?;
+    /// let (mut p, mut x) = (gpu.vector(&[2.0, 4.0])?, gpu.zeros(2)?);
+    /// gpu.advance(0.5, &mut p, &mut x, 2.0, &r)?;
+    ///
+    /// let (mut of_x, mut of_p) = ([0.0; 2], [0.0; 2]);
+    /// x.read(&mut of_x)?;
+    /// p.read(&mut of_p)?;
+    /// assert_eq!((of_x, of_p), ([1.0, 2.0], [5.0, 9.0]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gpu::axpby`].
+    pub fn advance<'a, 'b, 'p, 'x, 'r, T: Scalar>(
+        &self,
+        alpha: impl Into<Factor<'a, T>>,
+        p: impl Into<DeviceSliceMut<'p, T>>,
+        x: impl Into<DeviceSliceMut<'x, T>>,
+        beta: impl Into<Factor<'b, T>>,
+        r: impl Into<DeviceSlice<'r, T>>,
+    ) -> Result<()> {
+        let (alpha, p, x, beta, r) = (alpha.into(), p.into(), x.into(), beta.into(), r.into());
+        self.check_factors([&alpha, &beta])?;
+        p.check(&self.queue, "p")?;
+        x.check(&self.queue, "x")?;
+        r.check(&self.queue, "r")?;
+        for (what, len) in [("x", x.len()), ("r", r.len())] {
+            if len != p.len() {
+                let n = p.len();
+                return Err(Error::argument(format!("p has {n} elements, but {what} has {len}")));
+            }
+        }
+        let factors = [alpha.addresses(), beta.addresses()];
+        let launch = advance_launch(T::PRECISION, x.len() as u64, factors, r.address());
+        self.queue_launch(&launch, [x.address(), p.address()], alpha.scale, beta.scale)
+    }
+
+    /// Checks that the numbers of these factors, alpha and beta, are on this GPU.
+    fn check_factors<T: Scalar>(&self, factors: [&Factor<'_, T>; 2]) -> Result<()> {
+        for (factor, name) in factors.into_iter().zip(["alpha", "beta"]) {
+            let mut quotient = factor.quotient.iter().flatten();
+            quotient.try_for_each(|slice| slice.check(&self.queue, name))?;
+        }
+        Ok(())
     }
 
     /// Queues the dot product of x and y, whose result is the one element of `result`. Returns
@@ -134,18 +221,28 @@ impl Gpu {
         result.check(&self.queue, "the result")?;
         same_len(x.len(), y.len())?;
         one_element(result.len(), "the result")?;
-        // The lock is held until both kernels are queued, so that no other dot product overwrites
-        // the partial sums between them.
+        let vectors = [x.address(), y.address()];
+        self.with_partial_sums(|parts| {
+            let launches = dot_launches(T::PRECISION, x.len() as u64, [parts, result.address()]);
+            let mut launches = launches.iter();
+            launches.try_for_each(|launch| self.queue_launch(launch, vectors, T::ONE, T::ZERO))
+        })
+    }
+
+    /// Calls `queue` with the address of memory for [`PARTS`] partial sums, which nothing else uses until
+    /// the kernels that `queue` queues have run.
+    fn with_partial_sums(&self, queue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        self.make_current()?;
+        // The lock is held until all kernels are queued, so that no other sum overwrites the parts
+        // between them.
         let mut sums = self.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match sums.take() {
             Some(memory) => memory,
             None => Memory::new(8 * PARTS, &self.queue)?,
         };
-        let addresses = [memory.address(), result.address()];
-        let launches = dot_launches(T::PRECISION, x.len() as u64, addresses);
+        let address = memory.address();
         *sums = Some(memory);
-        let vectors = [x.address(), y.address()];
-        launches.iter().try_for_each(|launch| self.queue_launch(launch, vectors, T::ONE, T::ZERO))
+        queue(address)
     }
 
     /// Queues a kernel on vectors that callers have checked.
@@ -178,21 +275,59 @@ fn axpby_launch(precision: Precision, n: u64, [alpha, beta]: [[u64; 2]; 2]) -> L
 /// partial sums and of the result.
 fn dot_launches(precision: Precision, n: u64, addresses: [u64; 2]) -> [Launch; 2] {
     let [parts, result] = addresses.map(Arg::U64);
-    let count = n.div_ceil(EACH * u64::from(THREADS)).min(PARTS);
-    let threads = |blocks: u64| blocks * u64::from(THREADS);
+    let count = parts_of(n);
     let args = vec![Arg::U64(n), Arg::X, Arg::Y, parts];
-    let first =
-        Launch::over(IMAGE, format!("dot_parts_{precision}"), threads(count), THREADS, args);
+    let first = over_parts(IMAGE, format!("dot_parts_{precision}"), count, args);
     let args = vec![Arg::U32(count as u32), parts, result];
-    [first, Launch::over(IMAGE, format!("dot_sum_{precision}"), threads(1), THREADS, args)]
+    [first, over_parts(IMAGE, format!("dot_sum_{precision}"), 1, args)]
+}
+
+/// Number of partial sums of a dot product of `n` elements.
+pub(super) fn parts_of(n: u64) -> u64 {
+    n.div_ceil(EACH * u64::from(THREADS)).min(PARTS)
+}
+
+/// A launch of one block for each partial sum.
+pub(super) fn over_parts(
+    image: &'static str,
+    kernel: String,
+    parts: u64,
+    args: Vec<Arg>,
+) -> Launch {
+    Launch::over(image, kernel, parts * u64::from(THREADS), THREADS, args)
+}
+
+/// Describes the two launches of y = alpha x + beta y with (y, y) over `n` elements; the addresses are
+/// those of [`axpby_launch`], of the partial sums and of the result.
+fn axpby_dot_launches(
+    precision: Precision,
+    n: u64,
+    factors: [[u64; 2]; 2],
+    addresses: [u64; 2],
+) -> [Launch; 2] {
+    let mut args = axpby_launch(precision, n, factors).args;
+    args.push(Arg::U64(addresses[0]));
+    let count = parts_of(n);
+    let first = over_parts(dots::IMAGE, format!("axpby_dot_{precision}"), count, args);
+    [first, dots::sum_launch(precision, count, 0, 1, addresses)]
+}
+
+/// Describes the launch of [`Gpu::advance`] over `n` elements, with p as y; the addresses are those of
+/// [`axpby_launch`], and r.
+fn advance_launch(precision: Precision, n: u64, [alpha, beta]: [[u64; 2]; 2], r: u64) -> Launch {
+    let ([a, b], [c, d]) = (alpha.map(Arg::U64), beta.map(Arg::U64));
+    let args = vec![Arg::U64(n), Arg::Alpha, a, b, Arg::U64(r), Arg::Beta, c, d, Arg::Y, Arg::X];
+    Launch::over(dots::IMAGE, format!("advance_{precision}"), n.div_ceil(2), 256, args)
 }
 
 /// Returns all launches of operations on `n` elements, with invented addresses, for the check of
 /// signatures.
 #[cfg(test)]
 pub(super) fn launches(precision: Precision, n: u64) -> Vec<Launch> {
-    let [first, second] = dot_launches(precision, n, [8, 16]);
-    vec![axpby_launch(precision, n, [[8, 16], [24, 32]]), first, second]
+    let factors = [[8, 16], [24, 32]];
+    let own = [axpby_launch(precision, n, factors), advance_launch(precision, n, factors, 40)];
+    let dots = dot_launches(precision, n, [8, 16]).into_iter();
+    own.into_iter().chain(dots).chain(axpby_dot_launches(precision, n, factors, [40, 48])).collect()
 }
 
 fn same_len(x: usize, y: usize) -> Result<()> {

@@ -182,6 +182,14 @@ pub trait Storage {
         None
     }
 
+    /// Returns the launch that multiplies as `one` does and also computes dot products of y, whose
+    /// arguments end with z, the dot products wanted, and partial sums. `None` if the format or this
+    /// variant has no such kernel.
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        let _ = one;
+        None
+    }
+
     /// Converts a matrix on a GPU, with values of the target's precision.
     ///
     /// # Errors
@@ -260,6 +268,7 @@ pub struct Format {
     convert_f64: Convert<f64>,
     build: fn(&mut dyn GpuConverter, &Params, &Target<'_>) -> Result<GpuLayout, Stop>,
     several: fn(&Launch, Several) -> Option<Launch>,
+    with_dots: fn(&Launch) -> Option<Launch>,
 }
 
 /// A function that converts matrices with values of one type.
@@ -290,6 +299,7 @@ impl Format {
             convert_f64: convert_boxed::<S, f64>,
             build: S::build,
             several: S::several,
+            with_dots: S::with_dots,
         }
     }
 
@@ -326,6 +336,11 @@ impl Format {
     /// [`Storage::several`].
     pub fn several(&self, one: &Launch, several: Several) -> Option<Launch> {
         (self.several)(one, several)
+    }
+
+    /// Returns the launch that also computes dot products of y: [`Storage::with_dots`].
+    pub fn with_dots(&self, one: &Launch) -> Option<Launch> {
+        (self.with_dots)(one)
     }
 
     /// Converts a matrix on the host: [`Storage::convert`].

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::{Model, Prediction, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
-use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
+use crate::cost::{Cost, Estimator, Known, Source, TERMS, narrowed_s, relate, terms, works};
 use crate::device::Device;
 use crate::error::Result;
 use crate::features::Features;
@@ -218,8 +218,7 @@ impl Predictor {
     /// Predicts every candidate that applies to the matrix.
     ///
     /// A format that stores in f32 what another format stores in f64, and that the model does not
-    /// know, is predicted by its estimate times the other format's ratio of prediction to estimate,
-    /// for the same parameters.
+    /// know, is predicted from the other format with the same parameters ([`narrowed_s`]).
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(analysis), Estimator::new(analysis, target));
         let ((features, estimator), works) = par::join(see, || works(analysis, target));
@@ -236,11 +235,11 @@ impl Predictor {
             .iter()
             .map(|(candidate, _, terms)| self.spmv_s(&mut inputs, candidate, terms))
             .collect();
-        // A format that stores f32 is expected to be off its estimate as the format that stores f64.
+        // A format that stores f32 is expected to be faster by a part of what the estimates tell.
         let borrowed_s = |candidate: &Candidate, estimate: &Cost| {
             let wide = candidate.widened()?;
             let at = suits.iter().position(|(other, ..)| **other == wide)?;
-            Some(estimate.spmv_s * spmv_s[at]? / suits[at].1.spmv_s)
+            Some(narrowed_s(spmv_s[at]?, estimate.spmv_s / suits[at].1.spmv_s))
         };
         let known = suits.iter().zip(&spmv_s).filter_map(|((candidate, estimate, _), own_s)| {
             let spmv_s = own_s.or_else(|| borrowed_s(candidate, estimate))?;

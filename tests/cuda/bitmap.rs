@@ -10,7 +10,6 @@ mod ptx;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
 use ellect::analysis::Analysis;
@@ -30,12 +29,10 @@ const FOLDER: &str = "tests/toy";
 fn images() -> Option<&'static [Image]> {
     static IMAGES: OnceLock<Option<Vec<Image>>> = OnceLock::new();
     let images = IMAGES.get_or_init(|| {
-        let nvcc = nvcc::find(Path::new("kernels"));
-        if let Err(error) = Command::new(&nvcc).arg("--version").output() {
-            println!("the toy format's kernels are not compiled: {}: {error}", nvcc.display());
-            return None;
-        }
-        let nvcc = nvcc::Nvcc::new(Path::new("kernels"));
+        let found = nvcc::Nvcc::new(Path::new("kernels"));
+        let nvcc =
+            found.inspect_err(|why| println!("the toy format's kernels are not compiled: {why}"));
+        let nvcc = nvcc.ok()?;
         let files = fs::read_dir(FOLDER).expect("a folder of the repository");
         let paths = files.map(|file| file.expect("the folder is readable").path());
         let sources = paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));
@@ -47,8 +44,7 @@ fn images() -> Option<&'static [Image]> {
 /// Compiles a `.cu` file; the image lives until the process ends.
 fn image(nvcc: &nvcc::Nvcc, source: &Path) -> Image {
     let out = tempfile::tempdir().expect("a folder");
-    let (include, cache) = (Path::new("kernels/common"), out.path().join("cache"));
-    let compiled = nvcc::compile(nvcc, source, include, out.path(), &cache);
+    let compiled = nvcc::compile(nvcc, source, Path::new("kernels/common"), out.path(), out.path());
     let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
     let fatbin = fs::read(out.path().join(format!("{name}.fatbin"))).expect("nvcc wrote it");
     let kernels = ptx::kernels(&compiled.ptx).expect("nvcc writes PTX");

@@ -110,7 +110,7 @@ fn check_products<T: Scalar>(what: &str, a: &GpuOperator<T>, want: &Wanted<T>) {
 }
 
 /// Tells whether each candidate runs only once, for tools that check every memory access.
-fn once() -> bool {
+pub fn once() -> bool {
     std::env::var("ELLECT_TEST_ONCE").is_ok_and(|once| once == "1")
 }
 

@@ -4,6 +4,8 @@ mod choices;
 mod features;
 mod page;
 mod sharded;
+#[cfg(feature = "cuda")]
+mod solver;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -57,8 +59,9 @@ pub struct Bench {
     /// Division of the rows, with --devices: equal-rows, equal-nonzeros, equal-times or few-cuts
     #[arg(long, default_value = "equal-nonzeros", value_name = "SPLIT", requires = "devices")]
     split: sharded::Division,
-    /// Time iterations of conjugate gradients too, with --devices
-    #[arg(long, requires = "devices")]
+    /// Time iterations of conjugate gradients: too with --devices, else on one GPU with fused steps and
+    /// without, for the candidates that --only names, or the chosen one
+    #[arg(long, conflicts_with_all = ["features", "choices", "records"])]
     solver: bool,
     /// Only candidates whose name begins with this text, in addition to the CSR baseline; may be
     /// repeated
@@ -136,6 +139,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     if !bench.devices.is_empty() {
         return sharded::run(bench, data);
     }
+    if bench.solver {
+        return solver(bench, data);
+    }
     let mut records = match bench.records.as_slice() {
         [] => time(bench, data)?,
         paths => {
@@ -149,6 +155,17 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
         print(&(bench.made_by() + &page::summary(&records) + &page::table(&records)))?;
     }
     Ok(Answer::Yes)
+}
+
+/// Times iterations of conjugate gradients on one GPU.
+fn solver(bench: &Bench, data: &Path) -> Result<Answer> {
+    #[cfg(feature = "cuda")]
+    return solver::run(bench, data);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (bench, data);
+        bail!("--solver times GPUs, and this program has none: build it with the feature cuda");
+    }
 }
 
 /// Reads a file of records as run number `run`.

@@ -34,12 +34,14 @@ struct Compared {
 
 /// Images of which the conversions and products below launch only some kernels: other hack sizes,
 /// threads a row and slabs need other matrices or candidates.
-const PARTLY_REACHED: [&str; 8] = [
+const PARTLY_REACHED: [&str; 9] = [
     "convert_cache_blocked",
     "convert_narrow",
     "csr",
+    "csr_dot",
     "csr_f32",
     "csr_long",
+    "csr_staged",
     "csr_vector",
     "hll",
     "st_csr_vi",
@@ -65,6 +67,8 @@ impl Compared {
         if let Some(format) = self.format.filter(|_| multiplies) {
             let several = Several::ALL.into_iter().filter_map(|of| format.several(launch, of));
             several.for_each(|launch| self.add(&launch, precision));
+            let with_dots = format.with_dots(launch).filter(|_| !launch.args.contains(&Arg::Parts));
+            with_dots.iter().for_each(|launch| self.add(launch, precision));
         }
     }
 
@@ -290,6 +294,7 @@ fn own(compared: &mut Compared) {
         let vectors = super::super::vector_ops::launches(precision, 5_000);
         compared.add_all(&vectors, precision);
         compared.add_all(&super::super::several::launches(precision), precision);
+        compared.add_all(&super::super::dots::launches(precision), precision);
         compared.add(&super::super::exchange::launch(precision), precision);
         compared.add(&super::super::rank::pack(precision, 5_000, [8, 16, 24]), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);

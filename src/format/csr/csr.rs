@@ -14,8 +14,8 @@
 //! On a GPU, a few lanes read and sum each row where their first loads take all entries of every row.
 //! Otherwise a block of threads reads the entries of its rows evenly and stores their products in shared
 //! memory, from where a few lanes sum each row (`staged`). Where some row is much longer than the mean, a
-//! third kernel does the same, but whole warps sum long rows, and rows of thousands of entries are cut
-//! into pieces, of which it needs a list (`long_rows`). The GPU looks for long rows when an operator is
+//! third kernel does so, too, but whole warps sum long rows, and if there are rows of over a thousand
+//! entries, these and others are cut into pieces, of which it needs a list (`long_rows`). The GPU looks for long rows when an operator is
 //! made: one pass over the row pointers and one wait, about 15 microseconds on an H100. Records contain
 //! this time; choices do not count it, because the arrays of a baseline need no conversion.
 //!
@@ -108,6 +108,15 @@ impl Storage for CsrFormat {
         })
     }
 
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        // csr_tLANES_f64, with 32-bit offsets: there are kernels for short rows.
+        let lanes = one.kernel.strip_prefix("csr_t").filter(|_| one.image == WHOLE_ROWS)?;
+        if !["2_", "4_"].iter().any(|few| lanes.starts_with(few)) {
+            return None;
+        }
+        Some(one.with_dots("csr_dot", format!("csr_dot_t{lanes}")))
+    }
+
     fn several(one: &Launch, several: Several) -> Option<Launch> {
         // csr_staged_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets:
         // csr_staged_wide_tLANES_f64
@@ -115,15 +124,16 @@ impl Storage for CsrFormat {
         let (stem, lanes) = stem.rsplit_once("_t")?;
         let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
-        let (image, name, now, pieces) = match (one.image, stem, &one.args[..]) {
-            (WHOLE_ROWS | STAGED_ROWS, ..) => ("csr_several", WHOLE_ROWS, now, 0),
-            // The pieces of all listed rows need blocks, which do not become fewer with the lanes.
-            (CUT_ROWS, CUT_ROWS, [_, _, Arg::U32(pieces), ..]) => {
-                ("csr_long_several", CUT_ROWS, now.max(lanes), u64::from(*pieces))
+        let (image, name, now, more) = match (one.image, stem) {
+            (WHOLE_ROWS | STAGED_ROWS, _) => ("csr_several", WHOLE_ROWS, now, 0),
+            // Pieces need blocks, too, which do not become fewer with the lanes of a row.
+            (CUT_ROWS, CUT_ROWS) => {
+                let now = now.max(lanes);
+                ("csr_long_several", CUT_ROWS, now, (PIECE_BLOCKS * lanes).div_ceil(now))
             }
             _ => return None,
         };
-        let one = &Launch { grid: one.grid + blocks_of(pieces), ..one.clone() };
+        let one = &Launch { grid: one.grid + more, ..one.clone() };
         let stem = format!("{name}{}_{word}", stem.strip_prefix(one.image)?);
         Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
@@ -245,7 +255,8 @@ impl Product {
                 let sizes = [longest, *count as u32, *cut as u32, log].map(Arg::U32);
                 let buffers = [*list, Arg::Scratch(0), Arg::Counters];
                 let args = sizes.into_iter().chain(buffers);
-                (CUT_ROWS, staged::lanes(nrows, nnz), Some(args), blocks_of(*cut))
+                let blocks = cut.div_ceil(u64::from(BLOCK) / WARP as u64);
+                (CUT_ROWS, staged::lanes(nrows, nnz), Some(args), blocks)
             }
         };
         let rows = [Arg::U32(nrows as u32)].into_iter().chain(cut.into_iter().flatten());
@@ -270,17 +281,15 @@ impl Product {
     }
 }
 
-/// Returns the number of blocks of threads in which a warp sums each of this many pieces.
-fn blocks_of(pieces: u64) -> u64 {
-    pieces.div_ceil(u64::from(BLOCK) / WARP as u64)
-}
-
 /// Lanes that share a row in products with several vectors: few, up to [`FEW_UP_TO`] with one
 /// vector, or most; with 8 packed vectors, each of them in [`PARTS`] parts.
 const FEW: u64 = shared("CSR_FEW_LANES");
 const MOST: u64 = shared("CSR_MOST_LANES");
 const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
+
+/// Blocks of threads that process the pieces of long rows with several vectors, at least.
+const PIECE_BLOCKS: u64 = shared("CSR_PIECE_BLOCKS");
 
 /// The images of kernels whose blocks read the entries of their rows evenly, of those whose lanes
 /// read whole rows, and of those that cut long rows.
@@ -343,7 +352,8 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let length = |row: usize| row_ptr.get(row + 1) - row_ptr.get(row);
         let longest = (0..matrix.nrows).map(length).max().unwrap_or(0);
         let count = self.pieces.len() as u64;
-        let cut = self.pieces.iter().take_while(|[row, _]| length(*row as usize) > Cut::UNCUT).count();
+        let is_cut = |[row, _]: &&[u32; 2]| Cut::is_cut(length(*row as usize), longest);
+        let cut = self.pieces.iter().take_while(is_cut).count();
         let of_pieces = "row of each piece, and the place in the list of the row's first piece";
         let pieces = (count > 0).then(|| {
             let list = arrays.add("pieces", of_pieces, &self.pieces);

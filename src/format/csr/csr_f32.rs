@@ -124,7 +124,7 @@ impl Storage for CsrF32Format {
 
 /// Refuses a matrix whose longest row has too many entries for a GPU.
 fn check_length(longest: usize) -> Result<(), Refusal> {
-    let most = Cut::UNCUT;
+    let most = Cut::NONE_CUT;
     if longest <= most {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Long rows of a CSR matrix on a GPU: each is cut into pieces, and a warp sums each piece.
 //!
 //! In products with several vectors, few lanes share a row, as many as suit its mean length, so a row
-//! that is many times longer would take most of the time. A product with one vector cuts only rows of
-//! more than [`Cut::UNCUT`] entries. Whether a matrix has such rows is known from its row pointers.
+//! that is many times longer would take most of the time. A product with one vector cuts fewer rows
+//! ([`Cut::is_cut`]). Whether a matrix has such rows is known from its row pointers.
 
 use ellect_kernels::shared;
 
@@ -27,7 +27,7 @@ pub(super) struct Pieces {
     /// The list of [`Cut::list`].
     pub list: Arg,
     pub count: u64,
-    /// Pieces of rows of more than [`Cut::UNCUT`] entries, which come first.
+    /// Pieces of rows that a product with one vector cuts; they come first.
     pub cut: u64,
 }
 
@@ -53,8 +53,16 @@ const ROWS_A_THREAD: usize = 8;
 const MOST_THREADS: usize = 1 << 18;
 
 impl Cut {
-    /// Entries of the longest row that a product with one vector does not cut, found by measurement.
-    pub const UNCUT: usize = shared("CSR_UNCUT") as usize;
+    /// Entries of the longest row up to which a product with one vector cuts no row, and of the longest
+    /// row that it does not cut otherwise, found by measurement: all rows of a block share its threads.
+    pub const NONE_CUT: usize = shared("CSR_NONE_CUT") as usize;
+    const UNCUT: usize = shared("CSR_UNCUT") as usize;
+
+    /// Tells whether a product with one vector cuts a row of `length` entries if the longest row of the
+    /// matrix has `longest`.
+    pub fn is_cut(length: usize, longest: usize) -> bool {
+        longest > Self::NONE_CUT && length > Self::UNCUT
+    }
 
     /// Decides for a matrix of this size with `lanes` lanes per row.
     pub fn of(nnz: usize, lanes: usize) -> Self {
@@ -76,7 +84,7 @@ impl Cut {
     }
 
     /// Returns the list of pieces: the row of each, and the position in the list of the row's first
-    /// piece. Rows of more than [`Cut::UNCUT`] entries come first.
+    /// piece. Long rows come first, so that those that a product with one vector cuts do.
     pub fn list(&self, row_ptr: &[usize]) -> Vec<[u32; 2]> {
         let mut list = Vec::new();
         for is_cut in [true, false] {
@@ -105,6 +113,7 @@ impl Cut {
         let taken = [converter.number()?, converter.number()?];
         let args = [Arg::U32(cut), Arg::RowPtr].into_iter().chain(taken).chain([list]);
         converter.launch(&self.step("cut_rows", &matrix, matrix.nrows, args))?;
+        let cut = if longest as usize > Self::NONE_CUT { cut } else { 0 };
         let pieces = Pieces { list, count: u64::from(count), cut: u64::from(cut) };
         Ok((longest as usize, Some(pieces)))
     }
@@ -118,7 +127,7 @@ impl Cut {
     }
 
     /// Finds the length of the longest row of a matrix on a GPU, the number of pieces, and that of
-    /// pieces of rows of more than [`Cut::UNCUT`] entries. Waits once.
+    /// pieces that come first. Waits once.
     fn lengths(&self, converter: &mut dyn GpuConverter) -> Result<[u32; 3], Stop> {
         let matrix = converter.matrix();
         let numbers = [converter.number()?, converter.number()?, converter.number()?];
@@ -155,12 +164,12 @@ impl Cut {
             past.map(|(length, times)| times * u64::from(length).div_ceil(1 << self.log)).sum()
         };
         let longest = lengths.max() as usize;
-        let is_cut = longest > Self::UNCUT;
+        let is_cut = Self::is_cut(longest, longest);
         let sums = self.pieces_of(longest).div_ceil(WARP);
         let steps_most = longest.min(1 << self.log).div_ceil(WARP) + sums;
         PieceCounts {
             listed: pieces_past(self.longest),
-            cut: pieces_past(Self::UNCUT as u32),
+            cut: if is_cut { pieces_past(Self::UNCUT as u32) } else { 0 },
             steps_most: if is_cut { steps_most as u64 } else { 0 },
         }
     }
@@ -171,7 +180,7 @@ impl Cut {
 pub(super) struct PieceCounts {
     /// Pieces in the list.
     pub listed: u64,
-    /// Pieces of rows of more than [`Cut::UNCUT`] entries.
+    /// Pieces of rows that a product with one vector cuts.
     pub cut: u64,
     /// Consecutive steps for a piece of the longest row and the sum of the row's pieces; 0 if no row is
     /// cut.
@@ -189,15 +198,13 @@ mod tests {
         assert!(!cut.applies(64) && cut.applies(65));
         // Rows of 64, 65, 0, 1024 and 1025 entries.
         let row_ptr = [0, 64, 129, 129, 1153, 2178];
-        assert_eq!(cut.list(&row_ptr), [[1, 0], [3, 1], [3, 1], [4, 3], [4, 3], [4, 3]]);
+        assert_eq!(cut.list(&row_ptr), [[3, 0], [3, 0], [4, 2], [4, 2], [4, 2], [1, 5]]);
         let counts = |row_ptr: &[usize]| cut.counts(&Histogram::of_rows(row_ptr));
-        assert_eq!(counts(&row_ptr), PieceCounts { listed: 6, cut: 0, steps_most: 0 });
-        // Rows of 100, 2049 and 2048 entries: the pieces of the second one come first.
-        let row_ptr = [0, 100, 2149, 4197];
-        let list = cut.list(&row_ptr);
-        assert_eq!(list[..6], [[1, 0], [1, 0], [1, 0], [1, 0], [1, 0], [0, 5]]);
-        assert_eq!(list[6..], [[2, 6]; 4]);
-        assert_eq!(counts(&row_ptr), PieceCounts { listed: 10, cut: 5, steps_most: 16 + 1 });
+        assert_eq!(counts(&row_ptr), PieceCounts { listed: 6, cut: 5, steps_most: 16 + 1 });
+        // Rows of 100, 1024 and 256 entries: a product with one vector cuts none.
+        let row_ptr = [0, 100, 1124, 1380];
+        assert_eq!(cut.list(&row_ptr), [[1, 0], [1, 0], [0, 2], [2, 3]]);
+        assert_eq!(counts(&row_ptr), PieceCounts { listed: 4, cut: 0, steps_most: 0 });
         let wide = Cut::of(5000, 16);
         assert_eq!((wide.whole, wide.longest), (512, 128));
     }

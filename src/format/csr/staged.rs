@@ -66,7 +66,7 @@ pub(super) fn work(
     let sums = |length: u32| {
         let length = u64::from(length);
         let by = if cut.is_some() && length > BY_WARP * own as u64 { WARP } else { own };
-        length.min(Cut::UNCUT as u64).div_ceil(by as u64)
+        length.min(Cut::NONE_CUT as u64).div_ceil(by as u64)
     };
     let pieces = cut.map(|cut| cut.counts(analysis.row_lengths())).unwrap_or_default();
     let list = pieces.listed * size_of::<[u32; 2]>() as u64;

@@ -16,7 +16,7 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
-use super::{Params, Refusal, Storage, Target, Work};
+use super::{Launch, Params, Refusal, Storage, Target, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -51,6 +51,10 @@ impl Storage for DiaFormat {
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
         DiagonalLayout::new(csr, analysis, rows(analysis))
+    }
+
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        diagonals::with_dots(one)
     }
 }
 

@@ -310,6 +310,12 @@ fn product(
     Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
 }
 
+/// The launch that also computes dot products of y: see [`super::Storage::with_dots`].
+pub(super) fn with_dots(one: &Launch) -> Option<Launch> {
+    let precision = one.kernel.strip_prefix("diagonals_")?;
+    Some(one.with_dots("diagonals_dot", format!("diagonals_dot_{precision}")))
+}
+
 /// The maximum number of rows of a small hack.
 const SMALL: usize = shared("SMALL_HACK") as usize;
 

@@ -15,7 +15,9 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
-use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{
+    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
+};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -63,6 +65,10 @@ impl Storage for HdiaFormat {
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
         DiagonalLayout::new(csr, analysis, params.int("hack"))
+    }
+
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        diagonals::with_dots(one)
     }
 
     fn build(

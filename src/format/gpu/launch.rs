@@ -45,6 +45,12 @@ pub enum Arg {
     /// 1 in the layout's precision: the factor of y where earlier launches have already written to
     /// it.
     One,
+    /// The address of z, with dot products of y.
+    Z,
+    /// The dot products of y that are computed, a bit each: (y, x), (y, y) and (y, z).
+    Wanted,
+    /// The address of the partial sums of dot products.
+    Parts,
     /// A 32-bit unsigned number.
     U32(u32),
     /// A 64-bit unsigned number.

@@ -100,6 +100,11 @@ impl Storage for CdiaFormat {
         Ok(ConstantDiagonals::new(csr, &*constants(analysis)?))
     }
 
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        let precision = one.kernel.strip_prefix("cdia_")?;
+        Some(one.with_dots("cdia_dot", format!("cdia_dot_{precision}")))
+    }
+
     fn build(
         converter: &mut dyn GpuConverter,
         _params: &Params,

@@ -28,8 +28,8 @@ use super::many::LARGEST_BLOCK;
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
-    Basis, GpuConverter, GpuLayout, Matrix, Offsets, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, fill_marker,
+    Basis, GpuConverter, GpuLayout, Launch, Matrix, Offsets, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, fill_marker,
 };
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::CsrRef;
@@ -150,6 +150,11 @@ impl Storage for BhllFormat {
             &analysis.blocks(params.int("b")),
             &BlockPlan::new(analysis, params, target),
         )
+    }
+
+    fn with_dots(one: &Launch) -> Option<Launch> {
+        let shape = one.kernel.strip_prefix("bhll_b")?;
+        Some(one.with_dots("bhll_dot", format!("bhll_dot_b{shape}")))
     }
 
     fn build(

@@ -1,0 +1,20 @@
+// y = alpha A x + beta y with A stored by diagonals, as diagonals.cu, and dot products of y.
+//
+// Launch: that of diagonals.cu. Arguments are those of diagonals.cu, then z, the dot products wanted,
+// and the places for partial sums (dots.cuh).
+#include "diagonals.cuh"
+#include "dots.cuh"
+
+#define KERNEL(name, T, batch, least, pairs)                                                      \
+    extern "C" __global__ void __launch_bounds__(256, least)                                      \
+        name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
+             const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
+             const T* values, const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,     \
+             double* parts) {                                                                     \
+        Dots<T> dots(x, y, alpha, beta, z, wanted);                                               \
+        diagonals<T, batch, pairs>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,  \
+                                   [&](uint64_t row, T sum) { dots.put(row, sum); });             \
+        dots.template finish<256>(parts);                                                         \
+    }
+KERNEL(diagonals_dot_f64, double, 7, 4, false)
+KERNEL(diagonals_dot_f32, float, 4, 6, true)

@@ -1,0 +1,310 @@
+//! Products with dot products of their result on a GPU, and steps of solvers that read vectors once.
+
+use std::sync::Arc;
+
+use ellect::analysis::Analysis;
+use ellect::choose::Workload;
+use ellect::cuda::{DeviceCsr, DeviceSlice, Factor, Gpu, GpuOperator, Graph, Vector};
+use ellect::dots::DotWith;
+use ellect::format::{Basis, Candidate};
+use ellect::generate::Spec;
+use ellect::operator::{permute, permute_back};
+use ellect::{Csr, Error, Scalar, Tuner, check};
+
+use super::several::once;
+use super::{device_for, gpu, original, wanted};
+
+/// Stencils with and without one coefficient, blocks, sorted rows, long rows, and more columns than rows.
+const MATRICES: [&str; 7] = [
+    "stencil7:4096",
+    "constant7:4096",
+    "elasticity:900",
+    "heat:3000",
+    "circuit:2500",
+    "rmat:1500",
+    "linear_program:700",
+];
+
+/// Formats with kernels for dot products: all their variants are checked.
+const FUSED: [&str; 6] = ["dia", "hdia", "cdia", "hll", "bhll", "csr"];
+
+/// Lengths around the sizes of warps, blocks and grids of the kernels.
+const LENGTHS: [usize; 9] = [0, 1, 32, 255, 257, 1025, 4099, 1_048_577, 3_000_001];
+
+fn made(spec: &str) -> Csr<f64> {
+    let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
+    csr.map_values(|value| (value * 3.0).round() % 8.0)
+}
+
+fn host<T: Scalar>(vector: &Vector<T>) -> Vec<T> {
+    let mut host = vec![T::ZERO; vector.len()];
+    vector.read(&mut host).expect("it was copied");
+    host
+}
+
+fn exact<T: Scalar>(x: &[T], y: &[T]) -> T {
+    T::from_f64(x.iter().zip(y).map(|(x, y)| x.to_f64() * y.to_f64()).sum())
+}
+
+/// Compares products of whole numbers, with all lists of dot products, with the exact results.
+fn check_dots<T: Scalar>(what: &str, a: &GpuOperator<T>, csr: &Csr<T>) {
+    let (nrows, ncols) = (csr.nrows(), csr.ncols());
+    let x = check::whole_numbers::<T>(ncols, 1);
+    let [before, z] = [2, 3].map(|seed| check::whole_numbers::<T>(nrows, seed));
+    let nothing = vec![T::from_f64(f64::NAN); nrows];
+    let [on_x, on_z] = [&x, &z].map(|v| a.gpu().vector(v).expect("memory suffices"));
+    for (beta, before) in [(0.0, &nothing), (-1.0, &before)] {
+        let [two, beta] = [2.0, beta].map(T::from_f64);
+        let rows = check::reference(csr, two, &x, beta, before);
+        let y: Vec<T> = rows.iter().map(|row| T::from_f64(row.value)).collect();
+        let all = [
+            (DotWith::X, exact(&y, &x)),
+            (DotWith::Y, exact(&y, &y)),
+            (DotWith::Z(DeviceSlice::from(&on_z)), exact(&y, &z)),
+        ];
+        let lists: &[&[usize]] = match once() {
+            true => &[&[0], &[2, 0, 1]],
+            false => &[&[0], &[1], &[2], &[2, 1], &[2, 0, 1], &[1, 1, 0], &[]],
+        };
+        for &list in lists {
+            if nrows != ncols && list.contains(&0) {
+                continue;
+            }
+            let with: Vec<_> = list.iter().map(|&i| all[i].0).collect();
+            let dots: Vec<T> = list.iter().map(|&i| all[i].1).collect();
+            let mut on_y = a.gpu().vector(before).expect("memory suffices");
+            let nans = vec![T::from_f64(f64::NAN); list.len()];
+            let mut results = a.gpu().vector(&nans).expect("memory suffices");
+            a.apply_dot(two, &on_x, beta, &mut on_y, &with, &mut results)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(host(&on_y) == y, "{what}: y, beta {beta}, {list:?}");
+            assert_eq!(host(&results), dots, "{what}: beta {beta}, {list:?}");
+        }
+    }
+}
+
+fn check_candidates<T: Scalar>(gpu: &Arc<Gpu>, spec: &str, all: &[Candidate]) -> Vec<&'static str> {
+    let csr = made(spec).cast::<T>();
+    let doubled = csr.map_values(|value| value + value);
+    let analysis = Analysis::of(&csr);
+    let there = Arc::new(DeviceCsr::upload(gpu, &csr).expect("memory suffices"));
+    let mut fused = Vec::new();
+    for candidate in all {
+        let device = device_for(gpu, candidate, &csr, &analysis);
+        let target = original::<T>(&device);
+        if candidate.work(&analysis, &target).is_err() {
+            continue;
+        }
+        let what = format!("{candidate} on {spec}, {}", T::PRECISION);
+        let made = GpuOperator::new(gpu, &there, (&csr).into(), &analysis, candidate, &target);
+        let mut a = match made {
+            Ok(a) => a,
+            Err(Error::Refused { .. }) => continue,
+            Err(error) => panic!("{what}: {error}"),
+        };
+        check_dots(&what, &a, &csr);
+        if a.fuses_dots() {
+            fused.push(candidate.format.name);
+        }
+        let values = gpu.vector(doubled.values()).expect("memory suffices");
+        a.update_values(&values).unwrap_or_else(|error| panic!("{what}: {error}"));
+        check_dots(&format!("{what}, updated"), &a, &doubled);
+    }
+    fused
+}
+
+#[test]
+fn dot_products_with_every_format_are_exact() {
+    let Some(gpu) = gpu() else { return };
+    // All variants of formats with kernels for dot products, and one of each other format.
+    let mut all = wanted();
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|candidate| {
+        let first = seen.insert(candidate.format.name);
+        FUSED.contains(&candidate.format.name) || first
+    });
+    let mut fused = Vec::new();
+    for spec in MATRICES.into_iter().take(if once() { 3 } else { MATRICES.len() }) {
+        fused.extend(check_candidates::<f64>(&gpu, spec, &all));
+        fused.extend(check_candidates::<f32>(&gpu, spec, &all));
+    }
+    // ELLECT_TEST_ONLY may leave formats out.
+    for name in FUSED.iter().filter(|name| seen.contains(**name)) {
+        assert!(fused.contains(name), "{name} has kernels for dot products: {fused:?}");
+    }
+    let empty = Csr::<f64>::from_triplets(0, 0, []).expect("in range");
+    let nothing = Csr::<f64>::from_triplets(70, 70, []).expect("in range");
+    for csr in [empty, nothing] {
+        let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
+        let (analysis, candidate) = (Analysis::of(&csr), "csr".parse().expect("a candidate"));
+        let target = original::<f64>(gpu.profile());
+        let made = GpuOperator::new(&gpu, &there, (&csr).into(), &analysis, &candidate, &target);
+        check_dots("no entries", &made.expect("it applies"), &csr);
+    }
+}
+
+/// Prepares one candidate for a matrix.
+fn prepared<T: Scalar>(gpu: &Arc<Gpu>, csr: &Csr<T>, candidate: &str) -> GpuOperator<T> {
+    let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
+    let (analysis, candidate) = (Analysis::of(csr), candidate.parse().expect("a candidate"));
+    let target = original::<T>(gpu.profile());
+    GpuOperator::new(gpu, &there, csr.into(), &analysis, &candidate, &target).expect("it applies")
+}
+
+#[test]
+fn dot_products_repeat_to_the_last_bit_also_in_graphs() {
+    let Some(gpu) = gpu() else { return };
+    let csr: Csr<f64> = "stencil7:200000".parse::<Spec>().expect("a class and rows").make();
+    let n = csr.nrows();
+    let [x, z] = [1, 2].map(|seed| check::vector::<f64>(n, seed));
+    let [on_x, on_z] = [&x, &z].map(|v| gpu.vector(v).expect("memory suffices"));
+    // In one pass, and in a pass of its own.
+    for candidate in ["hdia", "hll", "csr", "pcsr"] {
+        let a = prepared(&gpu, &csr, candidate);
+        let mut y = gpu.zeros(n).expect("memory suffices");
+        let mut dots = gpu.zeros(3).expect("memory suffices");
+        let with = [DotWith::X, DotWith::Y, DotWith::Z(DeviceSlice::from(&on_z))];
+        let mut first = None;
+        for _ in 0..5 {
+            a.apply_dot(1.0, &on_x, 0.0, &mut y, &with, &mut dots).expect("lengths fit");
+            let got = host(&dots).iter().map(|dot| dot.to_bits()).collect::<Vec<u64>>();
+            assert_eq!(*first.get_or_insert_with(|| got.clone()), got, "{candidate}");
+        }
+        let (got, of_y) = (host(&dots), host(&y));
+        for (got, other) in got.iter().zip([&x, &of_y, &z]) {
+            let terms = of_y.iter().zip(other).map(|(y, other)| y * other);
+            let bound = 1e-12 * terms.clone().map(f64::abs).sum::<f64>();
+            let wanted: f64 = terms.sum();
+            assert!((got - wanted).abs() <= bound, "{candidate}: {got}, {wanted}");
+        }
+
+        let again = gpu.vector(&[f64::NAN; 3]).expect("memory suffices");
+        let raw = [DotWith::X, DotWith::Y, DotWith::Z(on_z.address())];
+        a.ready_dots().expect("memory suffices");
+        let graph = Graph::capture(&gpu, |stream| {
+            let (x, y, dots) = (on_x.address(), y.address(), again.address());
+            // SAFETY: the vectors have the matrix's dimensions and outlive the launches of the graph.
+            unsafe { a.apply_dot_raw(1.0, x, 0.0, y, (&raw, dots), stream) }
+        });
+        let graph = graph.expect("it can be captured");
+        for _ in 0..20 {
+            // SAFETY: operator and vectors still exist.
+            unsafe { graph.launch(&gpu) }.expect("it launches");
+        }
+        let replayed = host(&again).iter().map(|dot| dot.to_bits()).collect::<Vec<u64>>();
+        assert_eq!(Some(replayed), first, "{candidate}, replayed");
+    }
+}
+
+#[test]
+fn steps_that_read_vectors_once_are_exact() {
+    let Some(gpu) = gpu() else { return };
+    for n in LENGTHS {
+        check_steps::<f64>(&gpu, n);
+        check_steps::<f32>(&gpu, n);
+    }
+}
+
+fn check_steps<T: Scalar>(gpu: &Gpu, n: usize) {
+    let [x, p, r] = [1, 2, 3].map(|seed| check::whole_numbers::<T>(n, seed));
+    let on_gpu = |v: &[T]| gpu.vector(v).expect("memory suffices");
+    let what = format!("{n} elements, {}", T::PRECISION);
+    for (alpha, beta) in [(2.0, 1.0), (-1.0, 0.0), (0.0, 3.0)] {
+        let [alpha, beta] = [alpha, beta].map(T::from_f64);
+        let before = if beta == T::ZERO { vec![T::from_f64(f64::NAN); n] } else { r.clone() };
+        let (mut y, mut dot) = (on_gpu(&before), on_gpu(&[T::from_f64(f64::NAN)]));
+        gpu.axpby_dot(alpha, &on_gpu(&p), beta, &mut y, &mut dot).expect("lengths agree");
+        let wanted = p.iter().zip(&r).map(|(&p, &r)| alpha * p + beta * r);
+        let wanted: Vec<T> = wanted.collect();
+        assert_eq!(host(&y), wanted, "{what}");
+        assert_eq!(host(&dot), [exact(&wanted, &wanted)], "{what}");
+
+        let (mut on_p, mut on_x) = (on_gpu(&p), on_gpu(&x));
+        gpu.advance(alpha, &mut on_p, &mut on_x, beta, &on_gpu(&r)).expect("lengths agree");
+        let wanted = |a: &[T], b: &[T], factor: T| -> Vec<T> {
+            a.iter().zip(b).map(|(&a, &b)| a + factor * b).collect()
+        };
+        assert_eq!(host(&on_x), wanted(&x, &p, alpha), "{what}");
+        assert_eq!(host(&on_p), wanted(&r, &p, beta), "{what}");
+    }
+    let mut two = gpu.zeros::<T>(2).expect("memory suffices");
+    let (mut own, other) = (on_gpu(&p), on_gpu(&vec![T::ONE; n + 1]));
+    assert!(gpu.axpby_dot(T::ONE, &on_gpu(&p), T::ONE, &mut own, &mut two).is_err(), "two results");
+    let mut on_x = on_gpu(&x);
+    let error = gpu.advance(T::ONE, &mut own, &mut on_x, T::ONE, &other).expect_err("r is longer");
+    assert!(error.to_string().contains("but r has"), "{error}");
+}
+
+#[test]
+fn dot_products_with_wrong_vectors_are_refused() {
+    let Some(gpu) = gpu() else { return };
+    let csr = made("linear_program:700");
+    let (nrows, ncols) = (csr.nrows(), csr.ncols());
+    let a = prepared(&gpu, &csr, "csr");
+    let zeros = |n: usize| gpu.zeros::<f64>(n).expect("memory suffices");
+    let (x, z, mut y) = (zeros(ncols), zeros(ncols), zeros(nrows));
+    let mut refused = |with: &[DotWith<DeviceSlice<'_, f64>>], results: usize| {
+        let mut dots = zeros(results);
+        a.apply_dot(1.0, &x, 0.0, &mut y, with, &mut dots).expect_err("it is refused").to_string()
+    };
+    assert!(refused(&[DotWith::X], 1).contains("square"));
+    assert!(refused(&[DotWith::Z(DeviceSlice::from(&z))], 1).contains('z'));
+    assert!(refused(&[DotWith::Y], 3).contains("list of results"));
+    assert!(refused(&[DotWith::Y; 4], 4).contains("at most 3"));
+    let other = Gpu::open(0).expect("it opens again");
+    let foreign = other.zeros::<f64>(nrows).expect("memory suffices");
+    assert!(refused(&[DotWith::Z(DeviceSlice::from(&foreign))], 1).contains("another `Gpu`"));
+}
+
+/// Solves with conjugate gradients in fused steps, in the basis of the operator.
+fn solve(a: &GpuOperator<f64>, b: &[f64]) -> Vec<f64> {
+    let (gpu, n) = (a.gpu(), b.len());
+    let zeros = |len| gpu.zeros::<f64>(len).expect("memory suffices");
+    let (mut x, mut q) = (zeros(n), zeros(n));
+    let (mut rr, mut next, mut pq) = (zeros(1), zeros(1), zeros(1));
+    let [mut r, mut p] = [0, 1].map(|_| gpu.vector(b).expect("memory suffices"));
+    gpu.dot(&r, &r, &mut rr).expect("lengths agree");
+    let [first] = host(&rr)[..] else { panic!("one element") };
+    for _ in 0..200 {
+        for _ in 0..20 {
+            let quotient = |scale, over, under| Factor::quotient(scale, over, under).expect("one");
+            a.apply_dot(1.0, &p, 0.0, &mut q, &[DotWith::X], &mut pq).expect("lengths agree");
+            let step = quotient(-1.0, &rr, &pq);
+            gpu.axpby_dot(step, &q, 1.0, &mut r, &mut next).expect("lengths agree");
+            let (step, turn) = (quotient(1.0, &rr, &pq), quotient(1.0, &next, &rr));
+            gpu.advance(step, &mut p, &mut x, turn, &r).expect("lengths agree");
+            std::mem::swap(&mut rr, &mut next);
+        }
+        if host(&rr)[0] <= 1e-22 * first {
+            return host(&x);
+        }
+    }
+    panic!("no convergence: r.r is {:?} of {first}", host(&rr));
+}
+
+#[test]
+fn fused_conjugate_gradients_converge_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    drop(gpu);
+    let data = std::env::temp_dir().join(format!("ellect-dots-{}", std::process::id()));
+    for (spec, basis) in [
+        ("elasticity:3000", Basis::Original),
+        ("elasticity:3000", Basis::Permuted),
+        ("stencil5:10000", Basis::Permuted),
+    ] {
+        let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
+        let b: Vec<f64> = check::vector(csr.nrows(), 11);
+        let tuner = Tuner::open_in("cuda:0", &data).expect("there is a GPU");
+        let workload = Workload { basis, spmvs: 100_000, ..Workload::default() };
+        let operator = tuner.prepare(&csr, &workload).expect("something applies");
+        let a = operator.on_device().expect("prepared on a GPU");
+        let x = match operator.permutation() {
+            Some(order) => permute_back(&solve(a, &permute(&b, order)), order),
+            None => solve(a, &b),
+        };
+        let residual = check::reference(&csr, 1.0, &x, -1.0, &b);
+        let largest = residual.iter().fold(0.0, |most: f64, row| most.max(row.value.abs()));
+        let of = b.iter().fold(0.0, |most: f64, b| most.max(b.abs()));
+        assert!(largest <= 1e-8 * of, "{spec}, {basis}: residual {:.1e}", largest / of);
+    }
+}
