@@ -2,6 +2,8 @@
 
 #[path = "sharded/ranks.rs"]
 mod ranks;
+#[path = "sharded/transports.rs"]
+mod transports;
 
 use ellect::choose::ValuesUse;
 use ellect::generate::Spec;

@@ -2,7 +2,9 @@
 //! those of the whole matrix, and a rank that does not arrive is named.
 //!
 //! The program of the tests starts itself once for each rank ([`one_rank`]). Two processes share the
-//! only GPU of a machine with one; then elements move through the host alone.
+//! only GPU of a machine with one; then elements move through the host alone. Without NCCL, its tests say
+//! so, and fail if `REQUIRE_NCCL=1`. `transports_are_timed` is run by `--include-ignored` and prints
+//! lines of JSON.
 
 use std::net::TcpListener;
 use std::process::{Child, Command};

@@ -12,11 +12,11 @@ use ellect::{Csr, Error, Result, Tuner, Workload, check, device};
 use super::{matrices, matrix};
 
 /// Formats are chosen by formulas, so that they are those of the same part elsewhere.
-fn tuner() -> Arc<Tuner> {
+pub fn tuner() -> Arc<Tuner> {
     Arc::new(Tuner::without_models(device::find("cpu").expect("a host")))
 }
 
-fn workload() -> Workload {
+pub fn workload() -> Workload {
     Workload {
         spmvs: 10_000,
         trials: Trials::Never,
@@ -26,7 +26,7 @@ fn workload() -> Workload {
 }
 
 /// Runs `work` on as many threads as there are exchanges, and returns what each gives, in order.
-fn on_ranks<R: Send>(
+pub fn on_ranks<R: Send>(
     exchanges: Vec<impl Exchange + 'static>,
     work: impl Fn(Rank) -> R + Sync,
 ) -> Vec<R> {
@@ -43,7 +43,7 @@ fn on_ranks<R: Send>(
 }
 
 /// Returns the elements of a vector at these places.
-fn at(vector: &[f64], places: impl Iterator<Item = usize>) -> Vec<f64> {
+pub fn at(vector: &[f64], places: impl Iterator<Item = usize>) -> Vec<f64> {
     places.map(|place| vector[place]).collect()
 }
 
