@@ -130,7 +130,7 @@ pub(crate) fn compute<T: Scalar>(wanted: &Wanted<&[T]>, x: &[T], y: &[T], result
         sums
     };
     let chunks = par::map(y.len().div_ceil(CHUNK), 4, of_chunk);
-    for (i, result) in results.iter_mut().enumerate() {
+    for (i, result) in results.iter_mut().enumerate().take(wanted.count) {
         *result = T::from_f64(chunks.iter().map(|sums| sums[wanted.place(i)]).sum());
     }
 }

@@ -224,6 +224,12 @@ pub(super) fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     }
 }
 
+/// Lanes that share a row which they load at once. Such rows have at most 12 entries, so there are
+/// kernels for up to 4 lanes.
+pub(super) fn lanes_at_once(nrows: usize, nnz: usize) -> usize {
+    lanes_a_row(nrows, nnz).min(4)
+}
+
 /// A product of a CSR matrix on a GPU.
 struct Product {
     /// The variant; `None` for the automatic one.
@@ -249,7 +255,7 @@ impl Product {
             None if staged::applies(nrows, nnz, self.longest) => {
                 (STAGED_ROWS, staged::lanes(nrows, nnz), None, 0)
             }
-            None => (WHOLE_ROWS, lanes_a_row(nrows, nnz), None, 0),
+            None => (WHOLE_ROWS, lanes_at_once(nrows, nnz), None, 0),
             Some(Pieces { list, count, cut }) => {
                 let Cut { longest, log, .. } = cut_for(nrows, nnz);
                 let sizes = [longest, *count as u32, *cut as u32, log].map(Arg::U32);

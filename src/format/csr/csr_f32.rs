@@ -15,7 +15,7 @@
 //! Good for: few products, where other conversions do not pay. Bad for: regular matrices. Refused on a GPU
 //! where a row is so long that `csr` cuts it into pieces.
 
-use super::csr::{BLOCK, cut_for, described, lanes_a_row, whole_rows};
+use super::csr::{BLOCK, cut_for, described, lanes_at_once, whole_rows};
 use super::csr_variants::KERNEL;
 use super::gpu::launch::Arrays;
 use super::long_rows::Cut;
@@ -139,7 +139,7 @@ fn product(matrix: Matrix, longest: usize, arrays: [Arg; 3]) -> Launch {
     let Matrix { nrows, nnz, wide, .. } = matrix;
     let (staged, lanes) = match staged::applies(nrows, nnz, longest) {
         true => ("staged_", staged::lanes(nrows, nnz)),
-        false => ("", lanes_a_row(nrows, nnz)),
+        false => ("", lanes_at_once(nrows, nnz)),
     };
     let wide = if wide { "wide_" } else { "" };
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
