@@ -23,7 +23,7 @@ pub struct Compiled {
 pub struct Nvcc {
     /// Path of the program.
     pub path: PathBuf,
-    /// What it prints as its version.
+    /// The version that it prints.
     pub version: String,
 }
 
