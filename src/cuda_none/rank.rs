@@ -83,8 +83,11 @@ impl<T: Scalar> RankGpu<T> {
         if let Some((_, operator)) = products.first() {
             match operator.never {}
         }
-        let sends = routes.elements().len() + routes.sent() + routes.waits_for().len();
-        let why = format!("no GPU moves {sends} elements of {len}, {own:?} own ones, by {link:?}");
+        let sums = Routes::of_sums(routes.rank, routes.size).waits_for().len();
+        let sends = routes.elements().len() + routes.sent();
+        let why = format!(
+            "no GPU moves {sends} elements of {len}, {own:?} own ones, and {sums} sums by {link:?}"
+        );
         Ok(tell(Err(why))?.and_then(|_| Err("this rank has failed".into())))
     }
 

@@ -34,8 +34,9 @@ const SMALL: usize = 8 << 10;
 ///
 /// # fn main() -> ellect::Result<()> {
 /// // Ranks are processes; threads stand for them here.
-/// let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-/// let meeting = format!("127.0.0.1:{port}");
+/// let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+/// let meeting = free.local_addr().expect("it is bound").to_string();
+/// drop(free);
 /// let ranks = [0, 1].map(|rank| {
 ///     let meeting = meeting.clone();
 ///     std::thread::spawn(move || -> ellect::Result<f64> {

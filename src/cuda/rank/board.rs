@@ -152,7 +152,7 @@ impl<T: Scalar> Board<T> {
     /// Lends a vector of zeros; all ranks call this together.
     ///
     /// # Errors
-    /// [`Error::Device`] if memory runs out; [`Error::Exchange`] if another rank failed.
+    /// [`Error::Device`](crate::Error::Device) if memory runs out; [`Error::Exchange`](crate::Error::Exchange) if another rank failed.
     pub fn lease(self: &Arc<Self>, tell: Tell<'_>) -> Result<Lease<T>> {
         // Memory can be lent again where it is free on all ranks.
         let free: Vec<bool> = self.slots().iter().take(SLOTS).map(|slot| slot.free).collect();
@@ -237,7 +237,7 @@ impl<T: Scalar> Board<T> {
     /// Queues the sum of all ranks' shares, added in the order of the ranks, so that all get equal bits.
     ///
     /// # Errors
-    /// [`Error::Device`] if a launch fails.
+    /// [`Error::Device`](crate::Error::Device) if a launch fails.
     pub fn sum(&self, result: DeviceSliceMut<'_, T>) -> Result<()> {
         let (shares, targets) = (self.shares(), self.sum_targets.address());
         self.gpu.make_current()?;
@@ -249,7 +249,7 @@ impl<T: Scalar> Board<T> {
     /// Waits for the GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] if a kernel faulted; [`Error::Exchange`] with the rank for which this one waited
+    /// [`Error::Device`](crate::Error::Device) if a kernel faulted; [`Error::Exchange`](crate::Error::Exchange) with the rank for which this one waited
     /// in vain.
     pub fn synchronize(&self) -> Result<()> {
         for peer in [&self.halos, &self.sums] {
