@@ -41,7 +41,7 @@ impl Nvcc {
 
 /// Path of nvcc: `$NVCC`, the copy that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or
 /// the PATH, in this order. `package` is the folder of this package.
-fn find(package: &Path) -> PathBuf {
+pub fn find(package: &Path) -> PathBuf {
     let fetched = package.join("../target/cuda-toolkit/nvidia/cu13/bin/nvcc");
     let named = env::var_os("NVCC").map(PathBuf::from);
     let in_path = env::var_os("CUDA_PATH").map(|root| PathBuf::from(root).join("bin/nvcc"));

@@ -46,7 +46,7 @@ use crate::scalar::{Precision, Scalar};
 pub struct CsrFormat;
 
 /// Entries that a lane loads at a time.
-const BATCH: usize = shared("CSR_BATCH") as usize;
+pub(super) const BATCH: usize = shared("CSR_BATCH") as usize;
 
 impl Storage for CsrFormat {
     const NAME: &'static str = "csr";
@@ -72,14 +72,12 @@ impl Storage for CsrFormat {
         if let Some(variant) = Variant::of(params) {
             return Ok(variant.work(analysis, target));
         }
-        let pattern = analysis.pattern();
-        let (nrows, nnz, longest) = (pattern.nrows(), pattern.nnz(), analysis.max_length());
-        let (whole, cut) = (whole_rows(analysis, target), cut_of(analysis, target));
-        let is_host = target.device.kind == Kind::Host;
-        if is_host || (cut.is_none() && !staged::applies(nrows, nnz, longest)) {
-            return Ok(whole);
-        }
-        Ok(staged::work(analysis, target, cut.as_ref(), whole))
+        // Models were trained on this work, which is that of lanes that read whole rows or their pieces.
+        let whole = whole_rows(analysis, target);
+        Ok(match cut_of(analysis, target) {
+            Some(cut) => cut.work(analysis, target, whole),
+            None => whole,
+        })
     }
 
     fn convert<T: Scalar>(

@@ -63,15 +63,11 @@ impl Storage for CsrF32Format {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         narrow::check(analysis, target)?;
-        let (pattern, longest) = (analysis.pattern(), analysis.max_length());
-        let mut work = whole_rows(analysis, target);
         if target.device.kind == Kind::Gpu {
-            check_length(longest)?;
-            if staged::applies(pattern.nrows(), pattern.nnz(), longest) {
-                work = staged::work(analysis, target, None, work);
-            }
+            check_length(analysis.max_length())?;
         }
-        let nnz = pattern.nnz() as u64;
+        let work = whole_rows(analysis, target);
+        let nnz = analysis.pattern().nnz() as u64;
         let [wide, narrow] = [Precision::F64, Precision::F32].map(|of| nnz * of.bytes() as u64);
         let bytes = work.layout_bytes - (wide - narrow);
         let convert_bytes = wide + narrow;

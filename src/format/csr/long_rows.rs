@@ -6,9 +6,10 @@
 
 use ellect_kernels::shared;
 
+use super::csr::{BATCH, lanes_a_row};
 use super::row_order::WARP;
-use super::{Arg, GpuConverter, Launch, Matrix, Stop};
-use crate::analysis::Histogram;
+use super::{Arg, GpuConverter, Launch, Matrix, Stop, Target, Work};
+use crate::analysis::{Analysis, Histogram, Walk};
 
 /// Decides which rows of a matrix are long and how they are cut.
 #[derive(Clone, Copy, Debug)]
@@ -157,33 +158,62 @@ impl Cut {
         )
     }
 
-    /// Counts the pieces of rows of these lengths.
-    pub fn counts(&self, lengths: &Histogram) -> PieceCounts {
-        let pieces_past = |bound: u32| -> u64 {
-            let past = lengths.iter().filter(|&(length, _)| length > bound);
-            past.map(|(length, times)| times * u64::from(length).div_ceil(1 << self.log)).sum()
-        };
-        let longest = lengths.max() as usize;
-        let is_cut = Self::is_cut(longest, longest);
-        let sums = self.pieces_of(longest).div_ceil(WARP);
-        let steps_most = longest.min(1 << self.log).div_ceil(WARP) + sums;
-        PieceCounts {
-            listed: pieces_past(self.longest),
-            cut: if is_cut { pieces_past(Self::UNCUT as u32) } else { 0 },
-            steps_most: if is_cut { steps_most as u64 } else { 0 },
+    /// The work of a product in which lanes read whole rows or their pieces; `whole` is that of a product
+    /// which cuts no row.
+    pub fn work(&self, analysis: &Analysis<'_>, target: &Target<'_>, whole: Work) -> Work {
+        let pattern = analysis.pattern();
+        let threads = lanes_a_row(pattern.nrows(), pattern.nnz());
+        let pieces = self.counts(analysis.row_lengths(), BATCH);
+        let list = pieces.pieces * size_of::<[u32; 2]>() as u64;
+        let longest_steps = (self.longest as usize).div_ceil(threads) as u64;
+        // A long row counts as one of the longest that are not cut: there is such a row nearby, or its
+        // lanes only find that it is long.
+        let short = |length: u32| length.min(self.longest);
+        let lanes = threads as u64;
+        let steps = |length| u64::from(short(length)).div_ceil(lanes);
+        let waits = |length| u64::from(short(length)) / (lanes * BATCH as u64) + 1;
+        Work {
+            layout_bytes: whole.layout_bytes + list,
+            stream_bytes: whole.stream_bytes + list,
+            x_loaded: analysis.x_loaded(Walk::Entries, target),
+            // The sums of pieces are written and read.
+            extra_bytes: 2 * pieces.pieces * target.precision.bytes() as u64,
+            steps: analysis.sum_over_warps(WARP, threads, steps) + pieces.steps,
+            waits: analysis.sum_over_warps(WARP, threads, waits) + pieces.waits,
+            tile_steps: pieces.steps as f64 / pieces.pieces.max(1) as f64,
+            tile_steps_most: pieces.steps_most.max(longest_steps) as f64,
+            lanes: 0,
+            ..whole
         }
+    }
+
+    /// Counts the pieces of rows of these lengths.
+    pub fn counts(&self, lengths: &Histogram, batch: usize) -> PieceCounts {
+        let mut counts = PieceCounts::default();
+        let (size, at_a_time) = (1u64 << self.log, (WARP * batch) as u64);
+        for (length, times) in lengths.iter().filter(|&(length, _)| length > self.longest) {
+            let (full, rest) = (u64::from(length) / size, u64::from(length) % size);
+            let last = u64::from(rest > 0);
+            counts.pieces += times * (full + last);
+            counts.steps += times * u64::from(length).div_ceil(WARP as u64);
+            counts.waits += times * (full * (size / at_a_time + 1) + last * (rest / at_a_time + 1));
+        }
+        let longest = lengths.max() as usize;
+        let sums = self.pieces_of(longest).div_ceil(WARP);
+        counts.steps_most = (longest.min(1 << self.log).div_ceil(WARP) + sums) as u64;
+        counts
     }
 }
 
 /// Counts of the pieces of a matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PieceCounts {
-    /// Pieces in the list.
-    pub listed: u64,
-    /// Pieces of rows that a product with one vector cuts.
-    pub cut: u64,
-    /// Consecutive steps for a piece of the longest row and the sum of the row's pieces; 0 if no row is
-    /// cut.
+    pub pieces: u64,
+    /// Steps of all warps: in each, every lane processes an entry.
+    pub steps: u64,
+    /// Times that warps wait for entries.
+    pub waits: u64,
+    /// Consecutive steps for a piece of the longest row and the sum of the row's pieces.
     pub steps_most: u64,
 }
 
@@ -199,12 +229,14 @@ mod tests {
         // Rows of 64, 65, 0, 1024 and 1025 entries.
         let row_ptr = [0, 64, 129, 129, 1153, 2178];
         assert_eq!(cut.list(&row_ptr), [[3, 0], [3, 0], [4, 2], [4, 2], [4, 2], [1, 5]]);
-        let counts = |row_ptr: &[usize]| cut.counts(&Histogram::of_rows(row_ptr));
-        assert_eq!(counts(&row_ptr), PieceCounts { listed: 6, cut: 5, steps_most: 16 + 1 });
-        // Rows of 100, 1024 and 256 entries: a product with one vector cuts none.
-        let row_ptr = [0, 100, 1124, 1380];
-        assert_eq!(cut.list(&row_ptr), [[1, 0], [1, 0], [0, 2], [2, 3]]);
-        assert_eq!(counts(&row_ptr), PieceCounts { listed: 4, cut: 0, steps_most: 0 });
+        let counts = cut.counts(&Histogram::of_rows(&row_ptr), 6);
+        assert_eq!((counts.pieces, counts.steps), (6, 3 + 32 + 33));
+        // 192 entries at a time: 65 entries, twice two pieces of 512, and one entry.
+        assert_eq!(counts.waits, 1 + 4 * 3 + 1);
+        assert_eq!(counts.steps_most, 16 + 1);
+        // Rows of 100, 1024 and 256 entries: the pieces of the second one come first.
+        assert_eq!(cut.list(&[0, 100, 1124, 1380]), [[1, 0], [1, 0], [0, 2], [2, 3]]);
+        assert!(!Cut::is_cut(1024, 1024) && Cut::is_cut(257, 1025) && !Cut::is_cut(256, 1025));
         let wide = Cut::of(5000, 16);
         assert_eq!((wide.whole, wide.longest), (512, 128));
     }
