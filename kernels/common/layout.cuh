@@ -6,11 +6,8 @@
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
-// Entries of a block of rows that each thread of csr_staged.cuh reads at a time. Where the longest row
-// has more than CSR_NONE_CUT entries, rows of more than CSR_UNCUT entries are cut into pieces.
+// Entries of a block of rows that each thread of csr_staged.cu reads at a time.
 constexpr int CSR_STAGED_EACH = 4;
-constexpr uint32_t CSR_NONE_CUT = 1024;
-constexpr uint32_t CSR_UNCUT = 256;
 
 // Products with several vectors: parts of a row of 8 packed vectors, one for each of the lanes that
 // share an entry of the matrix.
@@ -21,9 +18,6 @@ constexpr int HLL_PARTS_F32 = 1;
 // csr with several vectors: lanes of a row in matrices of short rows, and of long ones.
 constexpr int CSR_FEW_LANES = 4;
 constexpr int CSR_MOST_LANES = 16;
-
-// csr with several vectors and long rows: blocks of threads that process pieces.
-constexpr uint32_t CSR_PIECE_BLOCKS = 1024;
 
 // csr:kernel=adaptive: maximum number of entries, and of rows, of a block of several rows; entries
 // of a piece of a long row; rows of a chunk, in which blocks are found one after the other.

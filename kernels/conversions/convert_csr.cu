@@ -12,42 +12,35 @@ __device__ __forceinline__ uint32_t pieces_of(uint32_t length, uint32_t longest,
     return length > longest ? (length - 1 >> log) + 1 : 0;
 }
 
-// The length of the longest row, the number of pieces of all long rows, and that of rows of more than
-// CSR_UNCUT entries; all initially 0.
+// The length of the longest row, and the number of pieces of all long rows; both initially 0.
 template <class Offset>
 __device__ __forceinline__ void long_rows(uint32_t nrows, uint32_t longest, uint32_t log,
                                           const Offset* __restrict__ row_ptr, uint32_t* most,
-                                          uint32_t* pieces, uint32_t* cut) {
+                                          uint32_t* pieces) {
     const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
-    uint32_t own_most = 0, own_pieces = 0, own_cut = 0;
+    uint32_t own_most = 0, own_pieces = 0;
     for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < nrows; i += stride) {
         const uint32_t length = uint32_t(row_ptr[i + 1] - row_ptr[i]);
         own_most = max(own_most, length);
         own_pieces += pieces_of(length, longest, log);
-        own_cut += pieces_of(length, CSR_UNCUT, log);
     }
     own_most = __reduce_max_sync(full, own_most);
     own_pieces = __reduce_add_sync(full, own_pieces);
-    own_cut = __reduce_add_sync(full, own_cut);
     if (threadIdx.x % 32 > 0) return;
     if (own_most > __ldcg(most)) atomicMax(most, own_most);
     if (own_pieces > 0) atomicAdd(pieces, own_pieces);
-    if (own_cut > 0) atomicAdd(cut, own_cut);
 }
 
-// Lists the pieces: the row of each, and the position of the row's first piece. Those of rows of more
-// than CSR_UNCUT entries, `cut` pieces, come first. `taken`, initially 0, counts listed pieces of these
-// rows and of the others. The order of rows in the list differs from run to run.
+// Lists the pieces: the row of each, and the position of the row's first piece. `taken`, initially
+// 0, counts listed pieces. The order of rows in the list differs from run to run.
 template <class Offset>
-__device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint32_t log, uint32_t cut,
-                                         const Offset* __restrict__ row_ptr, uint32_t* taken_cut,
-                                         uint32_t* taken, uint2* list) {
+__device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint32_t log,
+                                         const Offset* __restrict__ row_ptr, uint32_t* taken,
+                                         uint2* list) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t length = i < nrows ? uint32_t(row_ptr[i + 1] - row_ptr[i]) : 0;
-    const uint32_t all_own = pieces_of(length, longest, log);
-    const bool is_cut = length > CSR_UNCUT;
-    const uint32_t own = is_cut ? 0 : all_own;
+    const uint32_t own = pieces_of(length, longest, log);
     // The pieces of this lane and of those before it.
     uint32_t upto = own;
 #pragma unroll
@@ -56,17 +49,16 @@ __device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint3
         if (lane >= distance) upto += before;
     }
     const uint32_t all = __shfl_sync(full, upto, 31);
+    if (all == 0) return;
     uint32_t start = 0;
-    if (lane == 0 && all > 0) start = cut + atomicAdd(taken, all);
-    uint32_t first = __shfl_sync(full, start, 0) + upto - own;
-    if (is_cut) first = atomicAdd(taken_cut, all_own);
+    if (lane == 0) start = atomicAdd(taken, all);
+    const uint32_t first = __shfl_sync(full, start, 0) + upto - own;
     if (own == 1) list[first] = make_uint2(uint32_t(i), first);
     // A warp lists a row of several pieces together.
-    for (uint32_t left = __ballot_sync(full, own > 1 || is_cut); left; left &= left - 1) {
+    for (uint32_t left = __ballot_sync(full, own > 1); left; left &= left - 1) {
         const int from = __ffs(left) - 1;
         const uint32_t row = __shfl_sync(full, uint32_t(i), from);
-        const uint32_t at = __shfl_sync(full, first, from);
-        const uint32_t count = __shfl_sync(full, all_own, from);
+        const uint32_t at = __shfl_sync(full, first, from), count = __shfl_sync(full, own, from);
         for (uint32_t k = lane; k < count; k += 32) list[at + k] = make_uint2(row, at);
     }
 }
@@ -74,14 +66,13 @@ __device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint3
 #define KERNELS(width, Offset)                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         long_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,  \
-                          uint32_t* most, uint32_t* pieces, uint32_t* cut) {                      \
-        long_rows<Offset>(nrows, longest, log, row_ptr, most, pieces, cut);                       \
+                          uint32_t* most, uint32_t* pieces) {                                     \
+        long_rows<Offset>(nrows, longest, log, row_ptr, most, pieces);                            \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        cut_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, uint32_t cut,            \
-                         const Offset* row_ptr, uint32_t* taken_cut, uint32_t* taken,             \
-                         uint2* list) {                                                           \
-        cut_rows<Offset>(nrows, longest, log, cut, row_ptr, taken_cut, taken, list);              \
+        cut_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,   \
+                         uint32_t* taken, uint2* list) {                                          \
+        cut_rows<Offset>(nrows, longest, log, row_ptr, taken, list);                              \
     }
 KERNELS(narrow, uint32_t)
 KERNELS(wide, uint64_t)

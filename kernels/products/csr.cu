@@ -1,5 +1,4 @@
-// y = alpha A x + beta y with A in compressed sparse rows of at most 12 entries, 4 or more on
-// average: `tpr` neighbouring lanes read a row at once.
+// y = alpha A x + beta y with A in compressed sparse rows: `tpr` neighbouring lanes share a row.
 //
 // Launch: blocks of 256 threads, ceil(nrows * tpr / 256) of them; no shared memory. Lane 0 of a
 // group holds the result. Offsets are 32-bit (`csr_*`) or 64-bit (`csr_wide_*`).
@@ -28,3 +27,6 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     KERNEL(csr_wide_t##tpr##_f32, float, uint64_t, tpr)
 BOTH(2)
 BOTH(4)
+BOTH(8)
+BOTH(16)
+BOTH(32)

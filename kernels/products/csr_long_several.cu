@@ -1,11 +1,10 @@
 // Y = alpha A X + beta Y with A in compressed sparse rows, some of them long, for several vectors: the
-// matrix is read once for all of them. The list of pieces is that of csr_long.cu, all of which count
-// here: rows of more than `longest` entries are cut. `lanes` neighbouring lanes share the entries of a
-// row that is not cut, and those of a warp share a piece, each in `parts` parts.
+// matrix is read once for all of them. Rows and pieces of long rows are those of csr_long.cu; `lanes`
+// neighbouring lanes share the entries of a row that is not long, and those of a warp share a piece,
+// each in `parts` parts.
 //
-// Launch: blocks of 256 threads. The last ceil(nrows * lanes * parts / 256) of them process the rows,
-// without the long ones, and the others, at least one, process pieces in turn, one per warp at a time. No
-// shared memory.
+// Launch: blocks of 256 threads, of which the first ceil(pieces / 8) process a piece per warp; at least
+// ceil(nrows * lanes * parts / 256) others process the rows, without the long ones. No shared memory.
 // `sums` has a place for 8 sums of each piece. Other arguments are those of csr_long.cu.
 #include "several.cuh"
 
@@ -31,14 +30,17 @@ template <int vectors, int parts, bool packed, int batch, class T>
 __device__ __forceinline__ void piece(const Pieces<T> pieces, const uint32_t* __restrict__ row_ptr,
                                       const uint32_t* __restrict__ col_idx,
                                       const T* __restrict__ values, const Vectors<T> of, T alpha,
-                                      T beta, uint32_t p) {
+                                      T beta) {
     constexpr int width = vectors / parts, lanes = 32 / parts;
+    const uint32_t p = blockIdx.x * warps + threadIdx.x / 32;
     const int part = threadIdx.x % parts, lane = threadIdx.x % 32 / parts;
+    if (p >= pieces.count) return;
     const uint32_t row = pieces.list[p].x, first = pieces.list[p].y;
     const uint32_t row_end = row_ptr[row + 1], row_start = row_ptr[row];
     const uint32_t start = row_start + ((p - first) << pieces.log);
     const uint32_t of_row = ((row_end - row_start - 1) >> pieces.log) + 1;
     const uint32_t end = start + min(row_end - start, 1u << pieces.log);
+    await_previous();
     T sums[width] = {};
     add_entries<lanes, packed, width, batch>(start + lane, end, col_idx, values,
                                              of.x + part * width * of.x_vector, of.x_row,
@@ -78,14 +80,12 @@ __device__ __forceinline__ void rows_and_pieces(uint32_t nrows, uint32_t longest
                                                 const uint32_t* __restrict__ col_idx,
                                                 const T* __restrict__ values,
                                                 const Vectors<T> of, T alpha, T beta) {
-    constexpr int width = vectors / parts, share = lanes * parts;
-    const uint32_t blocks = gridDim.x - uint32_t((uint64_t(nrows) * share + blockDim.x - 1) / blockDim.x);
+    const uint32_t blocks = (pieces.count + warps - 1) / warps;
     if (blockIdx.x < blocks) {
-        await_previous();
-        for (uint32_t p = blockIdx.x * warps + threadIdx.x / 32; p < pieces.count; p += blocks * warps)
-            piece<vectors, parts, packed, batch>(pieces, row_ptr, col_idx, values, of, alpha, beta, p);
+        piece<vectors, parts, packed, batch>(pieces, row_ptr, col_idx, values, of, alpha, beta);
         return;
     }
+    constexpr int width = vectors / parts, share = lanes * parts;
     const uint64_t thread = uint64_t(blockIdx.x - blocks) * blockDim.x + threadIdx.x;
     const uint64_t row = thread / share;
     const int part = threadIdx.x % parts, lane = threadIdx.x % share / parts;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void rows_and_pieces(uint32_t nrows, uint32_t longest
 
 #define KERNEL(name, T, lanes, vectors, parts, packed, batch, blocks)                             \
     extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
-        name(uint32_t nrows, uint32_t longest, uint32_t pieces, uint32_t cut, uint32_t piece_log, \
+        name(uint32_t nrows, uint32_t longest, uint32_t pieces, uint32_t piece_log,               \
              const uint2* list, T* sums, uint32_t* ended, const uint32_t* row_ptr,                \
              const uint32_t* col_idx, const T* values, const T* x, T* y, T alpha, T beta,         \
              uint64_t x_row, uint64_t x_vector, uint64_t y_row, uint64_t y_vector) {              \

@@ -218,7 +218,8 @@ impl Predictor {
     /// Predicts every candidate that applies to the matrix.
     ///
     /// A format that stores in f32 what another format stores in f64, and that the model does not
-    /// know, is predicted from the other format with the same parameters ([`narrowed_s`]).
+    /// know, is predicted from the other format with the same parameters: it saves a part of what the
+    /// estimates tell.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(analysis), Estimator::new(analysis, target));
         let ((features, estimator), works) = par::join(see, || works(analysis, target));

@@ -11,11 +11,10 @@
 //! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
 //! formats need not read column indices.
 //!
-//! On a GPU, a few lanes read and sum each row where their first loads take all entries of every row.
-//! Otherwise a block of threads reads the entries of its rows evenly and stores their products in shared
-//! memory, from where a few lanes sum each row (`staged`). Where some row is much longer than the mean, a
-//! third kernel does so, too, but whole warps sum long rows, and if there are rows of over a thousand
-//! entries, these and others are cut into pieces, of which it needs a list (`long_rows`). The GPU looks for long rows when an operator is
+//! On a GPU, a few lanes read and sum each row. In large matrices of short rows, a block of threads reads
+//! the entries of its rows evenly and stores their products in shared memory, from where a few lanes sum
+//! each row (`staged`). If some row is much too long for that, a third kernel runs, which cuts long rows
+//! into pieces and needs a list of these (`long_rows`). The GPU looks for long rows when an operator is
 //! made: one pass over the row pointers and one wait, about 15 microseconds on an H100. Records contain
 //! this time; choices do not count it, because the arrays of a baseline need no conversion.
 //!
@@ -46,7 +45,7 @@ use crate::scalar::{Precision, Scalar};
 pub struct CsrFormat;
 
 /// Entries that a lane loads at a time.
-pub(super) const BATCH: usize = shared("CSR_BATCH") as usize;
+const BATCH: usize = shared("CSR_BATCH") as usize;
 
 impl Storage for CsrFormat {
     const NAME: &'static str = "csr";
@@ -72,10 +71,9 @@ impl Storage for CsrFormat {
         if let Some(variant) = Variant::of(params) {
             return Ok(variant.work(analysis, target));
         }
-        // Models were trained on this work, which is that of lanes that read whole rows or their pieces.
         let whole = whole_rows(analysis, target);
         Ok(match cut_of(analysis, target) {
-            Some(cut) => cut.work(analysis, target, whole),
+            Some(cut) => cut_rows(analysis, target, &cut, whole),
             None => whole,
         })
     }
@@ -116,22 +114,18 @@ impl Storage for CsrFormat {
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
-        // csr_staged_tLANES_f64, csr_long_tLANES_f64, and both with 64-bit offsets:
-        // csr_staged_wide_tLANES_f64
+        // csr_tLANES_f64, csr_staged_tLANES_f64, csr_long_tLANES_f64, and all with 64-bit offsets:
+        // csr_wide_tLANES_f64
         let (stem, precision) = one.kernel.rsplit_once('_')?;
         let (stem, lanes) = stem.rsplit_once("_t")?;
         let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
-        let (image, name, now, more) = match (one.image, stem) {
-            (WHOLE_ROWS | STAGED_ROWS, _) => ("csr_several", WHOLE_ROWS, now, 0),
-            // Pieces need blocks, too, which do not become fewer with the lanes of a row.
-            (CUT_ROWS, CUT_ROWS) => {
-                let now = now.max(lanes);
-                ("csr_long_several", CUT_ROWS, now, (PIECE_BLOCKS * lanes).div_ceil(now))
-            }
+        // The blocks of pieces do not become fewer with the lanes of a row.
+        let (image, name, now) = match (one.image, stem) {
+            (WHOLE_ROWS | STAGED_ROWS, _) => ("csr_several", WHOLE_ROWS, now),
+            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", CUT_ROWS, now.max(lanes)),
             _ => return None,
         };
-        let one = &Launch { grid: one.grid + more, ..one.clone() };
         let stem = format!("{name}{}_{word}", stem.strip_prefix(one.image)?);
         Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
@@ -197,6 +191,34 @@ pub(super) fn rows_by(
     }
 }
 
+/// The work of a product in which long rows are cut; `whole` is that of [`whole_rows`].
+fn cut_rows(analysis: &Analysis<'_>, target: &Target<'_>, cut: &Cut, whole: Work) -> Work {
+    let pattern = analysis.pattern();
+    let threads = lanes_a_row(pattern.nrows(), pattern.nnz());
+    let pieces = cut.counts(analysis.row_lengths(), BATCH);
+    let list = pieces.pieces * size_of::<[u32; 2]>() as u64;
+    let longest_steps = (cut.longest as usize).div_ceil(threads) as u64;
+    // A long row counts as one of the longest that are not cut: there is such a row nearby, or its
+    // lanes only find that it is long.
+    let short = |length: u32| length.min(cut.longest);
+    let lanes = threads as u64;
+    let steps = |length| u64::from(short(length)).div_ceil(lanes);
+    let waits = |length| u64::from(short(length)) / (lanes * BATCH as u64) + 1;
+    Work {
+        layout_bytes: whole.layout_bytes + list,
+        stream_bytes: whole.stream_bytes + list,
+        x_loaded: analysis.x_loaded(Walk::Entries, target),
+        // The sums of pieces are written and read.
+        extra_bytes: 2 * pieces.pieces * target.precision.bytes() as u64,
+        steps: analysis.sum_over_warps(WARP, threads, steps) + pieces.steps,
+        waits: analysis.sum_over_warps(WARP, threads, waits) + pieces.waits,
+        tile_steps: pieces.steps as f64 / pieces.pieces.max(1) as f64,
+        tile_steps_most: pieces.steps_most.max(longest_steps) as f64,
+        lanes: 0,
+        ..whole
+    }
+}
+
 /// Returns how a target cuts the rows of a matrix; `None` if it cuts none.
 pub(super) fn cut_of(analysis: &Analysis<'_>, target: &Target<'_>) -> Option<Cut> {
     let pattern = analysis.pattern();
@@ -222,12 +244,6 @@ pub(super) fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     }
 }
 
-/// Lanes that share a row which they load at once. Such rows have at most 12 entries, so there are
-/// kernels for up to 4 lanes.
-pub(super) fn lanes_at_once(nrows: usize, nnz: usize) -> usize {
-    lanes_a_row(nrows, nnz).min(4)
-}
-
 /// A product of a CSR matrix on a GPU.
 struct Product {
     /// The variant; `None` for the automatic one.
@@ -249,18 +265,18 @@ impl Product {
         }
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
+        let lanes = lanes_a_row(nrows, nnz);
         let (image, lanes, cut, blocks) = match &self.pieces {
             None if staged::applies(nrows, nnz, self.longest) => {
                 (STAGED_ROWS, staged::lanes(nrows, nnz), None, 0)
             }
-            None => (WHOLE_ROWS, lanes_at_once(nrows, nnz), None, 0),
-            Some(Pieces { list, count, cut }) => {
+            None => (WHOLE_ROWS, lanes, None, 0),
+            Some(Pieces { list, count }) => {
                 let Cut { longest, log, .. } = cut_for(nrows, nnz);
-                let sizes = [longest, *count as u32, *cut as u32, log].map(Arg::U32);
+                let sizes = [longest, *count as u32, log].map(Arg::U32);
                 let buffers = [*list, Arg::Scratch(0), Arg::Counters];
-                let args = sizes.into_iter().chain(buffers);
-                let blocks = cut.div_ceil(u64::from(BLOCK) / WARP as u64);
-                (CUT_ROWS, staged::lanes(nrows, nnz), Some(args), blocks)
+                let blocks = count.div_ceil(u64::from(BLOCK) / WARP as u64);
+                (CUT_ROWS, lanes, Some(sizes.into_iter().chain(buffers)), blocks)
             }
         };
         let rows = [Arg::U32(nrows as u32)].into_iter().chain(cut.into_iter().flatten());
@@ -292,13 +308,10 @@ const MOST: u64 = shared("CSR_MOST_LANES");
 const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
 
-/// Blocks of threads that process the pieces of long rows with several vectors, at least.
-const PIECE_BLOCKS: u64 = shared("CSR_PIECE_BLOCKS");
-
-/// The images of kernels whose blocks read the entries of their rows evenly, of those whose lanes
-/// read whole rows, and of those that cut long rows.
-const STAGED_ROWS: &str = "csr_staged";
+/// The images of kernels whose lanes process whole rows, of those whose blocks of threads read the
+/// entries of their rows evenly, and of those that cut long rows.
 const WHOLE_ROWS: &str = "csr";
+const STAGED_ROWS: &str = "csr_staged";
 const CUT_ROWS: &str = "csr_long";
 
 /// Threads per block.
@@ -353,17 +366,13 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let mut arrays = Arrays::default();
         let (row_ptr, col_idx) = (&self.row_ptr, &self.col_idx);
         let (matrix, at) = described(&mut arrays, self.ncols, row_ptr, col_idx, &self.values);
-        let length = |row: usize| row_ptr.get(row + 1) - row_ptr.get(row);
-        let longest = (0..matrix.nrows).map(length).max().unwrap_or(0);
         let count = self.pieces.len() as u64;
-        let is_cut = |[row, _]: &&[u32; 2]| Cut::is_cut(length(*row as usize), longest);
-        let cut = self.pieces.iter().take_while(is_cut).count();
         let of_pieces = "row of each piece, and the place in the list of the row's first piece";
-        let pieces = (count > 0).then(|| {
-            let list = arrays.add("pieces", of_pieces, &self.pieces);
-            Pieces { list, count, cut: cut as u64 }
-        });
+        let pieces = (count > 0)
+            .then(|| Pieces { list: arrays.add("pieces", of_pieces, &self.pieces), count });
         let (variant, precision) = (self.variant, T::PRECISION);
+        let lengths = (0..matrix.nrows).map(|row| row_ptr.get(row + 1) - row_ptr.get(row));
+        let longest = lengths.max().unwrap_or(0);
         let product = Product { variant, matrix, arrays: at, pieces, longest, precision };
         let [.., values] = at;
         let described = arrays.on_device(values, vec![product.launch()]);

@@ -8,27 +8,24 @@
 //! ```
 //!
 //! No padding. Row pointers and columns are those of CSR, which a GPU reads where they are, so that a
-//! conversion writes only values. A product converts each value to f64 and computes as `csr` does, but
-//! cuts no row. An entry takes 8 bytes, where CSR takes 12.
+//! conversion writes only values. A product converts each value to f64 and computes as `csr` does for
+//! matrices without long rows. An entry takes 8 bytes, where CSR takes 12.
 //!
 //! It applies to the values that `hll_f32` takes, and refuses new values under the same conditions.
-//! Good for: few products, where other conversions do not pay. Bad for: regular matrices. Refused on a GPU
-//! where a row is so long that `csr` cuts it into pieces.
+//! Good for: few products, where other conversions do not pay. Bad for: regular matrices. Refused where
+//! a row is so long that `csr` cuts it into pieces.
 
-use super::csr::{BLOCK, cut_for, described, lanes_at_once, whole_rows};
+use super::csr::{BLOCK, cut_for, cut_of, described, lanes_a_row, whole_rows};
 use super::csr_variants::KERNEL;
 use super::gpu::launch::Arrays;
-use super::long_rows::Cut;
 use super::narrow::gpu::{Search, launch};
 use super::narrow::{self, InF32, Keep};
-use super::staged;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
     Refusal, Stop, Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
-use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
 
@@ -63,8 +60,8 @@ impl Storage for CsrF32Format {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         narrow::check(analysis, target)?;
-        if target.device.kind == Kind::Gpu {
-            check_length(analysis.max_length())?;
+        if let Some(cut) = cut_of(analysis, target) {
+            return Err(too_long(cut.longest));
         }
         let work = whole_rows(analysis, target);
         let nnz = analysis.pattern().nnz() as u64;
@@ -100,17 +97,19 @@ impl Storage for CsrF32Format {
     ) -> Result<GpuLayout, Stop> {
         let matrix = converter.matrix();
         let search = Search::begin(converter, target)?;
-        let longest = cut_for(matrix.nrows, matrix.nnz).longest(converter);
+        let cut = cut_for(matrix.nrows, matrix.nnz);
+        let pieces = cut.find(converter);
         search.end(converter)?;
-        let longest = longest?;
-        check_length(longest)?;
+        if pieces?.1.is_some() {
+            return Err(too_long(cut.longest).into());
+        }
         let nnz = matrix.nnz as u64;
         let values = converter.array(Precision::F32.bytes() as u64 * nnz)?;
         let args = vec![Arg::U64(nnz), Arg::Values, values];
         let fill = launch("narrow_values".to_string(), nnz, args);
         converter.launch(&fill)?;
         Ok(GpuLayout {
-            launches: vec![product(matrix, longest, [Arg::RowPtr, Arg::ColIdx, values])],
+            launches: vec![product(matrix, [Arg::RowPtr, Arg::ColIdx, values], target.precision)],
             update: vec![fill],
             check: Some(search.check(converter)?),
             ..GpuLayout::default()
@@ -118,29 +117,20 @@ impl Storage for CsrF32Format {
     }
 }
 
-/// Refuses a matrix whose longest row has too many entries for a GPU.
-fn check_length(longest: usize) -> Result<(), Refusal> {
-    let most = Cut::NONE_CUT;
-    if longest <= most {
-        return Ok(());
-    }
-    Err(Refusal::new(format!(
-        "a row has {longest} entries, and no kernel cuts rows of over {most} entries whose values are in \
-         f32"
-    )))
+/// The refusal of a matrix with long rows.
+fn too_long(longest: u32) -> Refusal {
+    Refusal::new(format!(
+        "a row has over {longest} entries, and no kernel cuts rows whose values are in f32"
+    ))
 }
 
-/// The launch of a product on a GPU. The longest row has `longest` entries.
-fn product(matrix: Matrix, longest: usize, arrays: [Arg; 3]) -> Launch {
+/// The launch of a product on a GPU.
+fn product(matrix: Matrix, arrays: [Arg; 3], precision: Precision) -> Launch {
     let Matrix { nrows, nnz, wide, .. } = matrix;
-    let (staged, lanes) = match staged::applies(nrows, nnz, longest) {
-        true => ("staged_", staged::lanes(nrows, nnz)),
-        false => ("", lanes_at_once(nrows, nnz)),
-    };
-    let wide = if wide { "wide_" } else { "" };
+    let (wide, lanes) = (if wide { "wide_" } else { "" }, lanes_a_row(nrows, nnz));
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
     let args = [Arg::U32(nrows as u32)].into_iter().chain(arrays).chain(vectors).collect();
-    let kernel = format!("csr_f32_{staged}{wide}t{lanes}_f64");
+    let kernel = format!("csr_f32_{wide}t{lanes}_{precision}");
     Launch::over(CsrF32Format::NAME, kernel, (nrows * lanes) as u64, BLOCK, args)
 }
 
@@ -202,8 +192,6 @@ impl<T: Scalar> Layout<T> for CsrF32Layout {
         let (row_ptr, col_idx) = (&self.row_ptr, &self.col_idx);
         let (matrix, at) = described(&mut arrays, self.ncols, row_ptr, col_idx, &self.values);
         let [.., values] = at;
-        let lengths = (0..matrix.nrows).map(|row| row_ptr.get(row + 1) - row_ptr.get(row));
-        let launch = product(matrix, lengths.max().unwrap_or(0), at);
-        Some(arrays.on_device(values, vec![launch]))
+        Some(arrays.on_device(values, vec![product(matrix, at, T::PRECISION)]))
     }
 }

@@ -81,7 +81,7 @@ impl Variant {
             return Ok(None);
         }
         let (list, count) = row_blocks::find(converter)?;
-        Ok(Some(Pieces { list, count, cut: 0 }))
+        Ok(Some(Pieces { list, count }))
     }
 
     /// Returns the launch of a product. `arrays` are row pointers, columns and values.

@@ -1,15 +1,13 @@
 //! Long rows of a CSR matrix on a GPU: each is cut into pieces, and a warp sums each piece.
 //!
-//! In products with several vectors, few lanes share a row, as many as suit its mean length, so a row
-//! that is many times longer would take most of the time. A product with one vector cuts fewer rows
-//! ([`Cut::is_cut`]). Whether a matrix has such rows is known from its row pointers.
+//! Few lanes share a row, as many as suit its mean length, so a row that is many times longer would
+//! take most of the time of a product. Whether a matrix has such a row is known from its row
+//! pointers.
 
-use ellect_kernels::shared;
-
-use super::csr::{BATCH, lanes_a_row};
 use super::row_order::WARP;
-use super::{Arg, GpuConverter, Launch, Matrix, Stop, Target, Work};
-use crate::analysis::{Analysis, Histogram, Walk};
+use super::staged;
+use super::{Arg, GpuConverter, Launch, Matrix, Stop};
+use crate::analysis::Histogram;
 
 /// Decides which rows of a matrix are long and how they are cut.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +26,6 @@ pub(super) struct Pieces {
     /// The list of [`Cut::list`].
     pub list: Arg,
     pub count: u64,
-    /// Pieces of rows that a product with one vector cuts; they come first.
-    pub cut: u64,
 }
 
 /// Entries per lane of the longest row up to which no row is cut, found by measurement: such rows
@@ -54,17 +50,6 @@ const ROWS_A_THREAD: usize = 8;
 const MOST_THREADS: usize = 1 << 18;
 
 impl Cut {
-    /// Entries of the longest row up to which a product with one vector cuts no row, and of the longest
-    /// row that it does not cut otherwise, found by measurement: all rows of a block share its threads.
-    pub const NONE_CUT: usize = shared("CSR_NONE_CUT") as usize;
-    const UNCUT: usize = shared("CSR_UNCUT") as usize;
-
-    /// Tells whether a product with one vector cuts a row of `length` entries if the longest row of the
-    /// matrix has `longest`.
-    pub fn is_cut(length: usize, longest: usize) -> bool {
-        longest > Self::NONE_CUT && length > Self::UNCUT
-    }
-
     /// Decides for a matrix of this size with `lanes` lanes per row.
     pub fn of(nnz: usize, lanes: usize) -> Self {
         let bound = |a_lane: usize| (a_lane * lanes).max(LEAST_BOUND) as u32;
@@ -85,106 +70,45 @@ impl Cut {
     }
 
     /// Returns the list of pieces: the row of each, and the position in the list of the row's first
-    /// piece. Long rows come first, so that those that a product with one vector cuts do.
+    /// piece.
     pub fn list(&self, row_ptr: &[usize]) -> Vec<[u32; 2]> {
         let mut list = Vec::new();
-        for is_cut in [true, false] {
-            for (row, ends) in row_ptr.windows(2).enumerate() {
-                let (first, length) = (list.len(), ends[1] - ends[0]);
-                if (length > Self::UNCUT) == is_cut {
-                    list.resize(first + self.pieces_of(length), [row as u32, first as u32]);
-                }
-            }
+        for (row, ends) in row_ptr.windows(2).enumerate() {
+            let first = list.len();
+            list.resize(first + self.pieces_of(ends[1] - ends[0]), [row as u32, first as u32]);
         }
         list
     }
 
-    /// Finds the length of the longest row of a matrix on a GPU, and lists its pieces, or none if no
-    /// row is to be cut. Waits once, for both numbers, unless the longest row is known and short.
+    /// Finds the length of the longest row of a matrix on a GPU, and lists its pieces, or none if no row
+    /// is to be cut. Waits once, unless the longest row is known and short. If the size of the matrix
+    /// tells that no row is cut and none is staged, the length may be too large.
     pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<(usize, Option<Pieces>), Stop> {
         let matrix = converter.matrix();
-        if let Some(known) = converter.longest_row().filter(|&known| !self.applies(known)) {
-            return Ok((known, None));
+        let Matrix { nrows, ncols, nnz, .. } = matrix;
+        let known = converter.longest_row();
+        let most = known.unwrap_or(ncols.min(nnz));
+        if !self.applies(most) && (known.is_some() || nnz < staged::LEAST) {
+            return Ok((most, None));
         }
-        let [longest, count, cut] = self.lengths(converter)?;
-        if !self.applies(longest as usize) {
-            return Ok((longest as usize, None));
+        let (longest, count) = (converter.number()?, converter.number()?);
+        let taken = converter.number()?;
+        let step = |kernel: &str, threads: usize, out: [Arg; 2]| {
+            let sizes = [Arg::U32(nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
+            let args = sizes.into_iter().chain([Arg::RowPtr]).chain(out).collect();
+            let kernel = format!("{kernel}_{}", matrix.offset_name());
+            Launch::over("convert_csr", kernel, threads as u64, 256, args)
+        };
+        let threads = nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
+        converter.launch(&step("long_rows", threads, [longest, count]))?;
+        let longest = converter.read(longest)? as usize;
+        if !self.applies(longest) {
+            return Ok((longest, None));
         }
-        let list = converter.array(size_of::<[u32; 2]>() as u64 * u64::from(count))?;
-        let taken = [converter.number()?, converter.number()?];
-        let args = [Arg::U32(cut), Arg::RowPtr].into_iter().chain(taken).chain([list]);
-        converter.launch(&self.step("cut_rows", &matrix, matrix.nrows, args))?;
-        let cut = if longest as usize > Self::NONE_CUT { cut } else { 0 };
-        let pieces = Pieces { list, count: u64::from(count), cut: u64::from(cut) };
-        Ok((longest as usize, Some(pieces)))
-    }
-
-    /// Finds the length of the longest row of a matrix on a GPU. Waits once, unless it is known.
-    pub fn longest(&self, converter: &mut dyn GpuConverter) -> Result<usize, Stop> {
-        match converter.longest_row() {
-            Some(known) => Ok(known),
-            None => Ok(self.lengths(converter)?[0] as usize),
-        }
-    }
-
-    /// Finds the length of the longest row of a matrix on a GPU, the number of pieces, and that of
-    /// pieces that come first. Waits once.
-    fn lengths(&self, converter: &mut dyn GpuConverter) -> Result<[u32; 3], Stop> {
-        let matrix = converter.matrix();
-        let numbers = [converter.number()?, converter.number()?, converter.number()?];
-        let threads = matrix.nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
-        let args = [Arg::RowPtr].into_iter().chain(numbers);
-        converter.launch(&self.step("long_rows", &matrix, threads, args))?;
-        let [longest, count, cut] = numbers;
-        Ok([converter.read(longest)?, converter.read(count)?, converter.read(cut)?])
-    }
-
-    /// A launch of a kernel that looks at the rows' lengths.
-    fn step(
-        &self,
-        kernel: &str,
-        matrix: &Matrix,
-        threads: usize,
-        more: impl Iterator<Item = Arg>,
-    ) -> Launch {
-        let sizes = [Arg::U32(matrix.nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
-        let kernel = format!("{kernel}_{}", matrix.offset_name());
-        Launch::over(
-            "convert_csr",
-            kernel,
-            threads as u64,
-            256,
-            sizes.into_iter().chain(more).collect(),
-        )
-    }
-
-    /// The work of a product in which lanes read whole rows or their pieces; `whole` is that of a product
-    /// which cuts no row.
-    pub fn work(&self, analysis: &Analysis<'_>, target: &Target<'_>, whole: Work) -> Work {
-        let pattern = analysis.pattern();
-        let threads = lanes_a_row(pattern.nrows(), pattern.nnz());
-        let pieces = self.counts(analysis.row_lengths(), BATCH);
-        let list = pieces.pieces * size_of::<[u32; 2]>() as u64;
-        let longest_steps = (self.longest as usize).div_ceil(threads) as u64;
-        // A long row counts as one of the longest that are not cut: there is such a row nearby, or its
-        // lanes only find that it is long.
-        let short = |length: u32| length.min(self.longest);
-        let lanes = threads as u64;
-        let steps = |length| u64::from(short(length)).div_ceil(lanes);
-        let waits = |length| u64::from(short(length)) / (lanes * BATCH as u64) + 1;
-        Work {
-            layout_bytes: whole.layout_bytes + list,
-            stream_bytes: whole.stream_bytes + list,
-            x_loaded: analysis.x_loaded(Walk::Entries, target),
-            // The sums of pieces are written and read.
-            extra_bytes: 2 * pieces.pieces * target.precision.bytes() as u64,
-            steps: analysis.sum_over_warps(WARP, threads, steps) + pieces.steps,
-            waits: analysis.sum_over_warps(WARP, threads, waits) + pieces.waits,
-            tile_steps: pieces.steps as f64 / pieces.pieces.max(1) as f64,
-            tile_steps_most: pieces.steps_most.max(longest_steps) as f64,
-            lanes: 0,
-            ..whole
-        }
+        let count = u64::from(converter.read(count)?);
+        let list = converter.array(size_of::<[u32; 2]>() as u64 * count)?;
+        converter.launch(&step("cut_rows", nrows, [taken, list]))?;
+        Ok((longest, Some(Pieces { list, count })))
     }
 
     /// Counts the pieces of rows of these lengths.
@@ -228,15 +152,12 @@ mod tests {
         assert!(!cut.applies(64) && cut.applies(65));
         // Rows of 64, 65, 0, 1024 and 1025 entries.
         let row_ptr = [0, 64, 129, 129, 1153, 2178];
-        assert_eq!(cut.list(&row_ptr), [[3, 0], [3, 0], [4, 2], [4, 2], [4, 2], [1, 5]]);
+        assert_eq!(cut.list(&row_ptr), [[1, 0], [3, 1], [3, 1], [4, 3], [4, 3], [4, 3]]);
         let counts = cut.counts(&Histogram::of_rows(&row_ptr), 6);
         assert_eq!((counts.pieces, counts.steps), (6, 3 + 32 + 33));
         // 192 entries at a time: 65 entries, twice two pieces of 512, and one entry.
         assert_eq!(counts.waits, 1 + 4 * 3 + 1);
         assert_eq!(counts.steps_most, 16 + 1);
-        // Rows of 100, 1024 and 256 entries: the pieces of the second one come first.
-        assert_eq!(cut.list(&[0, 100, 1124, 1380]), [[1, 0], [1, 0], [0, 2], [2, 3]]);
-        assert!(!Cut::is_cut(1024, 1024) && Cut::is_cut(257, 1025) && !Cut::is_cut(256, 1025));
         let wide = Cut::of(5000, 16);
         assert_eq!((wide.whole, wide.longest), (512, 128));
     }

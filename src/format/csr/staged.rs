@@ -3,13 +3,12 @@
 
 use super::csr::BLOCK;
 
-/// Entries of the longest row up to which the lanes of a row read all of it at once, unless rows are
-/// short on average, found by measurement (tests/results/tried.md).
-const AT_ONCE: usize = 12;
+/// Entries of the smallest matrix whose rows are staged.
+pub(super) const LEAST: usize = 1_000_000;
 
-/// Mean entries per row below which rows are staged, whatever the longest one: most lanes would load
-/// little.
-const SHORT: usize = 4;
+/// Entries of the longest row up to which the lanes of a row read all of it at once, unless rows are
+/// very short on average.
+const AT_ONCE: usize = 12;
 
 /// Most lanes that sum a row of a block's products.
 const MOST_LANES: usize = 16;
@@ -17,10 +16,14 @@ const MOST_LANES: usize = 16;
 /// Number of blocks of threads below which more lanes sum a row.
 const FEW_BLOCKS: usize = 256;
 
-/// Tells whether blocks of threads read the entries of their rows evenly. The longest row is in
-/// `longest`.
+/// Tells whether blocks of threads read the entries of their rows evenly: in large matrices of short
+/// rows, found by measurement (tests/results/tried.md). The longest row has `longest` entries.
 pub(super) fn applies(nrows: usize, nnz: usize, longest: usize) -> bool {
-    longest > AT_ONCE || nnz < SHORT * nrows
+    let shorter_than = |mean: usize| nnz < mean * nrows;
+    let is_uneven = longest > AT_ONCE;
+    nnz >= LEAST && shorter_than(4)
+        || nnz >= 4 * LEAST && shorter_than(13) && is_uneven
+        || nnz >= 12 * LEAST && shorter_than(100) && is_uneven
 }
 
 /// Lanes that sum a row of a block's products, found by measurement: more for few rows, so that more
@@ -39,4 +42,28 @@ pub(super) fn lanes(nrows: usize, nnz: usize) -> usize {
     };
     let tried = std::iter::successors(Some(least), |lanes| Some(2 * lanes));
     tried.into_iter().find(enough).unwrap_or(MOST_LANES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_matrices_of_short_rows_are_staged() {
+        let applies = |nrows, nnz, longest| applies(nrows, nnz, longest);
+        assert!(applies(300_000, 1_000_000, 5) && !applies(300_000, 999_999, 5));
+        assert!(applies(400_000, 4_000_000, 13) && !applies(400_000, 4_000_000, 12));
+        assert!(!applies(400_000, 3_999_999, 13) && !applies(300_000, 4_000_000, 50));
+        assert!(applies(300_000, 12_000_000, 50) && !applies(100_000, 12_000_000, 150));
+        assert!(!applies(0, 0, 0));
+    }
+
+    #[test]
+    fn few_rows_have_more_lanes() {
+        assert_eq!(
+            [(1_000_000, 7_000_000), (10_000, 70_000)].map(|(n, nnz)| lanes(n, nnz)),
+            [1, 4]
+        );
+        assert_eq!(lanes(1_000, 500_000), 16);
+    }
 }
