@@ -47,7 +47,8 @@ fn hash(name: &str, header: &str, [header_text, source]: [&str; 2]) -> String {
     let path = folder.join("scale.cu");
     fs::write(include.join(header), header_text).expect("the build folder is writable");
     fs::write(&path, source).expect("the build folder is writable");
-    let compiled = nvcc::compile(&nvcc::find(package), &path, &include, &folder);
+    let nvcc = nvcc::Nvcc::new(package).expect("there is an nvcc");
+    let compiled = nvcc::compile(&nvcc, &path, &include, &folder, &folder.join("kept"));
     cubin::digest(&compiled.cubins).expect("nvcc writes cubins")
 }
 

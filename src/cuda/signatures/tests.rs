@@ -82,8 +82,8 @@ impl Compared {
         self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
     }
 
-    /// Returns the kernels that no launch named, of all images but [`PARTLY_REACHED`]. Kernels with the suffix `_resident` replace others
-    /// with the same parameters, so they count as named.
+    /// Returns the kernels that no launch named, of all images but [`PARTLY_REACHED`]. Kernels with the
+    /// suffix `_resident` replace others with the same parameters, so they count as named.
     fn missing(&self) -> Vec<String> {
         let all =
             IMAGES.iter().flat_map(|image| image.kernels.iter().map(|k| (image.name, k.name)));
