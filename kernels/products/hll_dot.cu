@@ -1,4 +1,5 @@
-// y = alpha A x + beta y with A in HLL, as hll.cu, for hacks of 32 rows, and dot products of y.
+// y = alpha A x + beta y with A in HLL, as hll.cu, for hacks of 32 rows and one thread a row, and dot
+// products of y. In f64, only for at most 8 entries per row on average.
 //
 // Launch: that of hll.cu. Arguments are those of hll.cu, then z, the dot products wanted, and the
 // places for partial sums (dots.cuh).
@@ -20,11 +21,6 @@
 #define COLUMNS(c, Column)                                                                        \
     KERNEL(hll_dot_c##c##_t1_f64, double, Column, 1, 8, 6, mixed)                                 \
     KERNEL(hll_dot_c##c##_t1_f32, float, Column, 1, 8, 6, fenced)                                 \
-    KERNEL(hll_dot_c##c##_t1_deep_f64, double, Column, 1, 6, 5, ahead)                            \
-    KERNEL(hll_dot_c##c##_t1_deep_f32, float, Column, 1, 6, 6, ahead)                             \
-    KERNEL(hll_dot_c##c##_t2_f64, double, Column, 2, 3, 6, ahead)                                 \
-    KERNEL(hll_dot_c##c##_t2_f32, float, Column, 2, 3, 6, ahead)                                  \
-    KERNEL(hll_dot_c##c##_t4_f64, double, Column, 4, 3, 6, ahead)                                 \
-    KERNEL(hll_dot_c##c##_t4_f32, float, Column, 4, 3, 6, ahead)
+    KERNEL(hll_dot_c##c##_t1_deep_f32, float, Column, 1, 6, 6, ahead)
 COLUMNS(32, uint32_t)
 COLUMNS(16, uint16_t)
