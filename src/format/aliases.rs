@@ -69,7 +69,8 @@ pub fn sort_key(candidate: &str) -> Cow<'_, str> {
 impl Candidate {
     /// Tells whether the candidate's text begins with `text`, in which an alias may stand for the
     /// format's name. The name of a format means that format alone, not others whose names begin
-    /// with it.
+    /// with it. A complete candidate means itself, also where it names a parameter that a candidate's
+    /// text leaves out.
     ///
     /// ```
     /// use ellect::format::Candidate;
@@ -79,6 +80,8 @@ impl Candidate {
     /// assert!(candidate.begins_with("hll:hack=6") && !candidate.begins_with("ell"));
     /// let indexed: Candidate = "hll_vi".parse()?;
     /// assert!(indexed.begins_with("hll_") && !indexed.begins_with("hll"));
+    /// let [automatic, scalar]: [Candidate; 2] = ["csr".parse()?, "csr:kernel=scalar".parse()?];
+    /// assert!(automatic.begins_with("csr:kernel=auto") && !scalar.begins_with("csr:kernel=auto"));
     /// # Ok(())
     /// # }
     /// ```
@@ -90,6 +93,7 @@ impl Candidate {
         let is_other = FORMATS.iter().any(|other| other.name == text) && self.format.name != text;
         (own.starts_with(text) && !is_other)
             || aliases.any(|alias| rest(alias).is_some_and(|rest| params.starts_with(rest)))
+            || text.parse::<Candidate>().is_ok_and(|named| named == *self)
     }
 
     /// Tells whether the candidate's text begins with one of these texts, as
