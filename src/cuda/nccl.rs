@@ -384,10 +384,8 @@ mod tests {
             unsafe { *version = 21_805 };
             0
         }
-        let Ok(mut library) = open(&NAMES) else {
-            println!("NCCL is not on this machine: nothing is checked");
-            return;
-        };
+        // Without NCCL on this machine, there is nothing to check.
+        let Ok(mut library) = open(&NAMES) else { return };
         assert!(version_of(&library).expect("it was opened") >= LEAST);
         library.version = old;
         let fault = version_of(&library).expect_err("it is too old");
