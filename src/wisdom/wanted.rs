@@ -141,7 +141,10 @@ mod tests {
         Wisdom::shipped().each_shipped(|record| {
             let Record::Measurement(mut measured) = record else { return };
             all += 1;
-            assert_eq!(other_image(&measured), None, "{}", measured.candidate);
+            // Some records of `csr` are older than the kernel for large matrices of short rows.
+            let other = other_image(&measured);
+            let is_older = measured.candidate == "csr" && other == Some("csr_staged");
+            assert!(other.is_none() || is_older, "{}: {other:?}", measured.candidate);
             if measured.provenance.kernels.starts_with("csr_long=") {
                 cut += 1;
                 measured.provenance.kernels = "csr=0".into();
