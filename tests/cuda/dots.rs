@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use ellect::analysis::Analysis;
-use ellect::choose::Workload;
-use ellect::cuda::{DeviceCsr, DeviceSlice, Factor, Gpu, GpuOperator, Graph, Vector};
+use ellect::cuda::{DeviceCsr, DeviceSlice, Factor, Gpu, GpuOperator, Graph};
 use ellect::dots::DotWith;
-use ellect::format::{Basis, Candidate};
+use ellect::format::Candidate;
 use ellect::generate::Spec;
-use ellect::operator::{permute, permute_back};
-use ellect::{Csr, Error, Scalar, Tuner, check};
+use ellect::{Csr, Scalar, check};
 
-use super::several::once;
-use super::{device_for, gpu, original, wanted};
+use super::several::{self, once};
+use super::vectors::{Iterates, check_convergence, host};
+use super::{gpu, original, wanted};
 
 /// Stencils with and without one coefficient, blocks, sorted rows, long rows, and more columns than rows.
 const MATRICES: [&str; 7] = [
@@ -34,12 +33,6 @@ const LENGTHS: [usize; 9] = [0, 1, 32, 255, 257, 1025, 4099, 1_048_577, 3_000_00
 fn made(spec: &str) -> Csr<f64> {
     let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
     csr.map_values(|value| (value * 3.0).round() % 8.0)
-}
-
-fn host<T: Scalar>(vector: &Vector<T>) -> Vec<T> {
-    let mut host = vec![T::ZERO; vector.len()];
-    vector.read(&mut host).expect("it was copied");
-    host
 }
 
 fn exact<T: Scalar>(x: &[T], y: &[T]) -> T {
@@ -90,18 +83,9 @@ fn check_candidates<T: Scalar>(gpu: &Arc<Gpu>, spec: &str, all: &[Candidate]) ->
     let there = Arc::new(DeviceCsr::upload(gpu, &csr).expect("memory suffices"));
     let mut fused = Vec::new();
     for candidate in all {
-        let device = device_for(gpu, candidate, &csr, &analysis);
-        let target = original::<T>(&device);
-        if candidate.work(&analysis, &target).is_err() {
-            continue;
-        }
         let what = format!("{candidate} on {spec}, {}", T::PRECISION);
-        let made = GpuOperator::new(gpu, &there, (&csr).into(), &analysis, candidate, &target);
-        let mut a = match made {
-            Ok(a) => a,
-            Err(Error::Refused { .. }) => continue,
-            Err(error) => panic!("{what}: {error}"),
-        };
+        let made = several::converted(gpu, &there, (&csr, &analysis), candidate, &what);
+        let Some(mut a) = made else { continue };
         check_dots(&what, &a, &csr);
         if a.fuses_dots() {
             fused.push(candidate.format.name);
@@ -256,55 +240,20 @@ fn dot_products_with_wrong_vectors_are_refused() {
     assert!(refused(&[DotWith::Z(DeviceSlice::from(&foreign))], 1).contains("another `Gpu`"));
 }
 
-/// Solves with conjugate gradients in fused steps, in the basis of the operator.
-fn solve(a: &GpuOperator<f64>, b: &[f64]) -> Vec<f64> {
-    let (gpu, n) = (a.gpu(), b.len());
-    let zeros = |len| gpu.zeros::<f64>(len).expect("memory suffices");
-    let (mut x, mut q) = (zeros(n), zeros(n));
-    let (mut rr, mut next, mut pq) = (zeros(1), zeros(1), zeros(1));
-    let [mut r, mut p] = [0, 1].map(|_| gpu.vector(b).expect("memory suffices"));
-    gpu.dot(&r, &r, &mut rr).expect("lengths agree");
-    let [first] = host(&rr)[..] else { panic!("one element") };
-    for _ in 0..200 {
-        for _ in 0..20 {
-            let quotient = |scale, over, under| Factor::quotient(scale, over, under).expect("one");
-            a.apply_dot(1.0, &p, 0.0, &mut q, &[DotWith::X], &mut pq).expect("lengths agree");
-            let step = quotient(-1.0, &rr, &pq);
-            gpu.axpby_dot(step, &q, 1.0, &mut r, &mut next).expect("lengths agree");
-            let (step, turn) = (quotient(1.0, &rr, &pq), quotient(1.0, &next, &rr));
-            gpu.advance(step, &mut p, &mut x, turn, &r).expect("lengths agree");
-            std::mem::swap(&mut rr, &mut next);
-        }
-        if host(&rr)[0] <= 1e-22 * first {
-            return host(&x);
-        }
-    }
-    panic!("no convergence: r.r is {:?} of {first}", host(&rr));
+/// An iteration of conjugate gradients in fused steps.
+fn fused(a: &GpuOperator<f64>, of: &mut Iterates) {
+    let gpu = a.gpu();
+    let quotient = |scale, over, under| Factor::quotient(scale, over, under).expect("one");
+    a.apply_dot(1.0, &of.p, 0.0, &mut of.q, &[DotWith::X], &mut of.pq).expect("lengths agree");
+    let step = quotient(-1.0, &of.rr, &of.pq);
+    gpu.axpby_dot(step, &of.q, 1.0, &mut of.r, &mut of.next).expect("lengths agree");
+    let (step, turn) = (quotient(1.0, &of.rr, &of.pq), quotient(1.0, &of.next, &of.rr));
+    gpu.advance(step, &mut of.p, &mut of.x, turn, &of.r).expect("lengths agree");
 }
 
 #[test]
 fn fused_conjugate_gradients_converge_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
     drop(gpu);
-    let data = std::env::temp_dir().join(format!("ellect-dots-{}", std::process::id()));
-    for (spec, basis) in [
-        ("elasticity:3000", Basis::Original),
-        ("elasticity:3000", Basis::Permuted),
-        ("stencil5:10000", Basis::Permuted),
-    ] {
-        let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
-        let b: Vec<f64> = check::vector(csr.nrows(), 11);
-        let tuner = Tuner::open_in("cuda:0", &data).expect("there is a GPU");
-        let workload = Workload { basis, spmvs: 100_000, ..Workload::default() };
-        let operator = tuner.prepare(&csr, &workload).expect("something applies");
-        let a = operator.on_device().expect("prepared on a GPU");
-        let x = match operator.permutation() {
-            Some(order) => permute_back(&solve(a, &permute(&b, order)), order),
-            None => solve(a, &b),
-        };
-        let residual = check::reference(&csr, 1.0, &x, -1.0, &b);
-        let largest = residual.iter().fold(0.0, |most: f64, row| most.max(row.value.abs()));
-        let of = b.iter().fold(0.0, |most: f64, b| most.max(b.abs()));
-        assert!(largest <= 1e-8 * of, "{spec}, {basis}: residual {:.1e}", largest / of);
-    }
+    check_convergence(fused);
 }

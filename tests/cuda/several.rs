@@ -128,6 +128,24 @@ fn with_dense_rows(short: usize) -> Csr<f64> {
     Csr::from_triplets(nrows, ncols, entries).expect("in range")
 }
 
+/// Converts a matrix that is on the GPU, too; `None` if the candidate refuses it.
+pub fn converted<T: Scalar>(
+    gpu: &Arc<Gpu>,
+    there: &Arc<DeviceCsr<T>>,
+    (csr, analysis): (&Csr<T>, &Analysis<'_>),
+    candidate: &Candidate,
+    what: &str,
+) -> Option<GpuOperator<T>> {
+    let device = device_for(gpu, candidate, csr, analysis);
+    let target = original::<T>(&device);
+    candidate.work(analysis, &target).ok()?;
+    match GpuOperator::new(gpu, there, csr.into(), analysis, candidate, &target) {
+        Ok(a) => Some(a),
+        Err(Error::Refused { .. }) => None,
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
 fn check_candidates<T: Scalar>(
     gpu: &Arc<Gpu>,
     (spec, csr): (&str, Csr<f64>),
@@ -141,18 +159,9 @@ fn check_candidates<T: Scalar>(
     let want_doubled = Wanted::of(&doubled);
     let mut checked = 0;
     for candidate in all {
-        let device = device_for(gpu, candidate, &csr, &analysis);
-        let target = original::<T>(&device);
-        if candidate.work(&analysis, &target).is_err() {
-            continue;
-        }
         let what = format!("{candidate} on {spec}, {}", T::PRECISION);
-        let made = GpuOperator::new(gpu, &there, (&csr).into(), &analysis, candidate, &target);
-        let mut a = match made {
-            Ok(a) => a,
-            Err(Error::Refused { .. }) => continue,
-            Err(error) => panic!("{what}: {error}"),
-        };
+        let made = converted(gpu, &there, (&csr, &analysis), candidate, &what);
+        let Some(mut a) = made else { continue };
         check_products(&what, &a, &want);
         a.ready_many(8).unwrap_or_else(|error| panic!("{what}: {error}"));
         check_products(&format!("{what}, made ready"), &a, &want);

@@ -13,7 +13,7 @@ use super::{exact_products, gpu};
 /// Lengths around the sizes of warps, blocks and grids of the kernels.
 const LENGTHS: [usize; 12] = [0, 1, 31, 32, 33, 255, 257, 1023, 1025, 4099, 1_048_577, 3_000_001];
 
-fn host<T: Scalar>(vector: &Vector<T>) -> Vec<T> {
+pub fn host<T: Scalar>(vector: &Vector<T>) -> Vec<T> {
     let mut host = vec![T::ZERO; vector.len()];
     vector.read(&mut host).expect("it was copied");
     host
@@ -297,37 +297,57 @@ fn threads_take_turns_with_one_operator() {
     });
 }
 
-/// Solves with conjugate gradients on the GPU, in the basis of the operator.
-fn solve(a: &GpuOperator<f64>, b: &[f64]) -> Vec<f64> {
-    let (gpu, n) = (a.gpu(), b.len());
-    let zeros = |len| gpu.zeros::<f64>(len).expect("memory suffices");
-    let (mut x, mut q) = (zeros(n), zeros(n));
-    let (mut rr, mut next, mut pq) = (zeros(1), zeros(1), zeros(1));
-    let [mut r, mut p] = [0, 1].map(|_| gpu.vector(b).expect("memory suffices"));
-    gpu.dot(&r, &r, &mut rr).expect("lengths agree");
-    let [first] = host(&rr)[..] else { panic!("one element") };
-    for _ in 0..200 {
-        for _ in 0..20 {
-            let quotient = |scale, over, under| Factor::quotient(scale, over, under).expect("one");
-            a.apply(1.0, &p, 0.0, &mut q).expect("lengths agree");
-            gpu.dot(&p, &q, &mut pq).expect("lengths agree");
-            gpu.axpby(quotient(1.0, &rr, &pq), &p, 1.0, &mut x).expect("lengths agree");
-            gpu.axpby(quotient(-1.0, &rr, &pq), &q, 1.0, &mut r).expect("lengths agree");
-            gpu.dot(&r, &r, &mut next).expect("lengths agree");
-            gpu.axpby(1.0, &r, quotient(1.0, &next, &rr), &mut p).expect("lengths agree");
-            std::mem::swap(&mut rr, &mut next);
-        }
-        if host(&rr)[0] <= 1e-22 * first {
-            return host(&x);
-        }
-    }
-    panic!("no convergence: r.r is {:?} of {first}", host(&rr));
+/// Vectors of conjugate gradients, and numbers that stay on the GPU.
+pub struct Iterates {
+    pub x: Vector<f64>,
+    pub r: Vector<f64>,
+    pub p: Vector<f64>,
+    /// A p.
+    pub q: Vector<f64>,
+    /// r.r before and after the iteration, and p.q.
+    pub rr: Vector<f64>,
+    pub next: Vector<f64>,
+    pub pq: Vector<f64>,
 }
 
-#[test]
-fn conjugate_gradients_converge_on_the_gpu() {
-    let Some(gpu) = gpu() else { return };
-    drop(gpu);
+/// An iteration of conjugate gradients.
+pub type Iteration = fn(&GpuOperator<f64>, &mut Iterates);
+
+/// Solves with conjugate gradients on the GPU, in the basis of the operator.
+fn solve(a: &GpuOperator<f64>, b: &[f64], iterate: Iteration) -> Vec<f64> {
+    let (gpu, n) = (a.gpu(), b.len());
+    let zeros = |len| gpu.zeros::<f64>(len).expect("memory suffices");
+    let [r, p] = [0, 1].map(|_| gpu.vector(b).expect("memory suffices"));
+    let (x, q, rr, next, pq) = (zeros(n), zeros(n), zeros(1), zeros(1), zeros(1));
+    let mut of = Iterates { x, r, p, q, rr, next, pq };
+    gpu.dot(&of.r, &of.r, &mut of.rr).expect("lengths agree");
+    let [first] = host(&of.rr)[..] else { panic!("one element") };
+    for _ in 0..200 {
+        for _ in 0..20 {
+            iterate(a, &mut of);
+            std::mem::swap(&mut of.rr, &mut of.next);
+        }
+        if host(&of.rr)[0] <= 1e-22 * first {
+            return host(&of.x);
+        }
+    }
+    panic!("no convergence: r.r is {:?} of {first}", host(&of.rr));
+}
+
+/// An iteration of one operation after the other.
+fn one_by_one(a: &GpuOperator<f64>, of: &mut Iterates) {
+    let gpu = a.gpu();
+    let quotient = |scale, over, under| Factor::quotient(scale, over, under).expect("one");
+    a.apply(1.0, &of.p, 0.0, &mut of.q).expect("lengths agree");
+    gpu.dot(&of.p, &of.q, &mut of.pq).expect("lengths agree");
+    gpu.axpby(quotient(1.0, &of.rr, &of.pq), &of.p, 1.0, &mut of.x).expect("lengths agree");
+    gpu.axpby(quotient(-1.0, &of.rr, &of.pq), &of.q, 1.0, &mut of.r).expect("lengths agree");
+    gpu.dot(&of.r, &of.r, &mut of.next).expect("lengths agree");
+    gpu.axpby(1.0, &of.r, quotient(1.0, &of.next, &of.rr), &mut of.p).expect("lengths agree");
+}
+
+/// Checks solutions of conjugate gradients in both bases.
+pub fn check_convergence(iterate: Iteration) {
     for (spec, basis) in [
         ("elasticity:3000", Basis::Original),
         ("elasticity:3000", Basis::Permuted),
@@ -338,17 +358,24 @@ fn conjugate_gradients_converge_on_the_gpu() {
         let operator = prepared(&csr, basis, 100_000);
         let a = operator.on_device().expect("prepared on a GPU");
         let x = match operator.permutation() {
-            Some(order) => permute_back(&solve(a, &permute(&b, order)), order),
-            None => solve(a, &b),
+            Some(order) => permute_back(&solve(a, &permute(&b, order), iterate), order),
+            None => solve(a, &b, iterate),
         };
         let residual = check::reference(&csr, 1.0, &x, -1.0, &b);
         let largest = residual.iter().fold(0.0, |most: f64, row| most.max(row.value.abs()));
         let of = b.iter().fold(0.0, |most: f64, b| most.max(b.abs()));
         assert!(largest <= 1e-8 * of, "{spec}, {basis}: residual {:.1e}", largest / of);
     }
+}
+
+#[test]
+fn conjugate_gradients_converge_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    drop(gpu);
+    check_convergence(one_by_one);
     // The exact solution is found at once, and further iterations stay there.
     let identity = Csr::from_triplets(5, 5, (0..5).map(|i| (i, i, 1.0))).expect("in range");
     let operator = prepared(&identity, Basis::Original, 1);
     let b = [1.0, 2.0, 0.0, -4.0, 0.5];
-    assert_eq!(solve(operator.on_device().expect("prepared on a GPU"), &b), b);
+    assert_eq!(solve(operator.on_device().expect("prepared on a GPU"), &b, one_by_one), b);
 }

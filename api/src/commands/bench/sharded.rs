@@ -21,7 +21,7 @@ use super::{Answer, Bench};
 use crate::output::print;
 
 /// Products that the choice expects.
-const SPMVS: u64 = 1_000_000;
+pub const SPMVS: u64 = 1_000_000;
 
 /// Samples of which the median counts.
 const SAMPLES: usize = 9;
@@ -30,7 +30,7 @@ const SAMPLES: usize = 9;
 const ITERATIONS: u32 = 200;
 
 /// Least time of a sample in seconds.
-const SAMPLE_S: f64 = 0.02;
+pub const SAMPLE_S: f64 = 0.02;
 
 /// One matrix on some GPUs.
 #[derive(Debug, Serialize)]

@@ -19,17 +19,12 @@ use ellect::operator::{permute, permute_back};
 use ellect::{Csr, Error, Precision, Scalar, Tuner, check};
 use serde::Serialize;
 
+use super::sharded::{SAMPLE_S, SPMVS};
 use super::{Answer, Bench};
 use crate::output::print;
 
 /// Samples of which the median counts.
 const SAMPLES: usize = 7;
-
-/// Least time of a sample in seconds.
-const SAMPLE_S: f64 = 0.02;
-
-/// Products that the choice expects.
-const SPMVS: u64 = 1_000_000;
 
 /// One candidate on one matrix; times are medians in microseconds.
 #[derive(Debug, Serialize)]
