@@ -57,6 +57,8 @@ struct ValueCheck {
 /// ```
 pub struct CudaOperator<T> {
     steps: Vec<PreparedLaunch>,
+    /// The steps that those for several vectors take the place of; where empty, these are `steps`.
+    steps_of_several: Vec<PreparedLaunch>,
     vendor: Option<(Vendor, [u64; 3], cusparse::CusparseProduct)>,
     arrays: Vec<Memory>,
     scratch: Vec<Memory>,
@@ -93,12 +95,14 @@ impl<T: Scalar> CudaOperator<T> {
             Arg::Array(i) => ArgWord::Fixed(arrays[i].address()),
             other => plain(other),
         };
-        let (steps, scratch) = product(gpu, &launches, (&scratch, counters), fixed)?;
+        let scratch = ScratchMemory::new(gpu, &scratch, counters)?;
+        let steps = scratch.product(gpu, &launches, fixed)?;
         CudaOperator {
             steps,
+            steps_of_several: Vec::new(),
             vendor: None,
             arrays,
-            scratch,
+            scratch: scratch.all,
             order: None,
             values: ValueOrigin::Host(values),
             scalar: PhantomData,
@@ -123,9 +127,11 @@ impl<T: Scalar> CudaOperator<T> {
         };
         // Memory allocated here is available to other streams only after this stream has reached
         // that point.
-        let GpuLayout { launches, scratch, counters, .. } = built;
+        let GpuLayout { launches, several, scratch, counters, .. } = built;
         let ended = ended && scratch.is_empty() && *counters == 0;
-        let (steps, scratch) = product(gpu, launches, (scratch, *counters), fixed)?;
+        let scratch = ScratchMemory::new(gpu, scratch, *counters)?;
+        let steps = scratch.product(gpu, launches, fixed)?;
+        let steps_of_several = scratch.product(gpu, several, fixed)?;
         let taking = |launch: &Launch| {
             PreparedLaunch::new(gpu, launch, |arg| match arg {
                 Arg::Values => ArgWord::Values,
@@ -156,9 +162,10 @@ impl<T: Scalar> CudaOperator<T> {
         });
         CudaOperator {
             steps,
+            steps_of_several,
             vendor: None,
             arrays,
-            scratch,
+            scratch: scratch.all,
             order,
             values: ValueOrigin::Device { csr: Arc::clone(csr), update, newest: None, check },
             scalar: PhantomData,
@@ -239,6 +246,15 @@ impl<T: Scalar> CudaOperator<T> {
     /// Returns the launches of a product with one vector; `None` if cuSPARSE has a part in it.
     pub(super) fn steps(&self) -> Option<&[PreparedLaunch]> {
         self.vendor.is_none().then_some(&self.steps)
+    }
+
+    /// Returns the launches that those for several vectors take the place of, as
+    /// [`CudaOperator::steps`].
+    pub(super) fn steps_of_several(&self) -> Option<&[PreparedLaunch]> {
+        match &self.steps_of_several[..] {
+            [] => self.steps(),
+            steps => Some(steps),
+        }
     }
 
     /// Copies the values of `layout`, the uploaded layout after an update of its values.
@@ -335,7 +351,8 @@ impl<T: Scalar> CudaOperator<T> {
             self.vendor = moved;
         }
         if moves {
-            self.steps.iter_mut().for_each(|step| step.replace_address(old, to));
+            let steps = self.steps.iter_mut().chain(&mut self.steps_of_several);
+            steps.for_each(|step| step.replace_address(old, to));
         }
         Ok(())
     }
@@ -435,30 +452,41 @@ impl<T: Scalar> CudaOperator<T> {
     }
 }
 
-/// Prepares the launches of a product and their scratch memory, the last part of which are the
-/// counters, filled with zeros.
-fn product(
-    gpu: &Gpu,
-    launches: &[Launch],
-    (scratch, counters): (&[u64], u64),
-    fixed: impl Fn(Arg) -> ArgWord,
-) -> Result<(Vec<PreparedLaunch>, Vec<Memory>)> {
-    let scratch = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
-    let mut scratch = scratch.collect::<Result<Vec<_>>>()?;
-    let counters = match counters {
-        0 => 0,
-        bytes => {
-            scratch.push(Memory::zeros(bytes, &gpu.queue)?);
-            scratch.last().map_or(0, Memory::address)
+/// The memory that the launches of a product share.
+struct ScratchMemory {
+    /// The scratch buffers, and then the counters, filled with zeros, if there are any.
+    all: Vec<Memory>,
+    /// Address of the counters.
+    counters: cuda::CUdeviceptr,
+}
+
+impl ScratchMemory {
+    /// Allocates buffers of these sizes, and counters of `counters` bytes.
+    fn new(gpu: &Gpu, scratch: &[u64], counters: u64) -> Result<Self> {
+        let all = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
+        let mut all = all.collect::<Result<Vec<_>>>()?;
+        if counters > 0 {
+            all.push(Memory::zeros(counters, &gpu.queue)?);
         }
-    };
-    let steps = launches.iter().filter_map(|launch| {
-        let step = PreparedLaunch::new(gpu, launch, |arg| match arg {
-            Arg::Scratch(i) => ArgWord::Fixed(scratch[i].address()),
-            Arg::Counters => ArgWord::Fixed(counters),
-            other => fixed(other),
+        let counters = all.last().filter(|_| counters > 0).map_or(0, Memory::address);
+        Ok(ScratchMemory { all, counters })
+    }
+
+    /// Prepares the launches of a product.
+    fn product(
+        &self,
+        gpu: &Gpu,
+        launches: &[Launch],
+        fixed: impl Fn(Arg) -> ArgWord,
+    ) -> Result<Vec<PreparedLaunch>> {
+        let steps = launches.iter().filter_map(|launch| {
+            let step = PreparedLaunch::new(gpu, launch, |arg| match arg {
+                Arg::Scratch(i) => ArgWord::Fixed(self.all[i].address()),
+                Arg::Counters => ArgWord::Fixed(self.counters),
+                other => fixed(other),
+            });
+            step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()
         });
-        step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()
-    });
-    Ok((steps.collect::<Result<Vec<_>>>()?, scratch))
+        steps.collect()
+    }
 }

@@ -218,7 +218,7 @@ impl<T: Scalar> GpuOperator<T> {
         if let Some(found) = place.get() {
             return Ok(found);
         }
-        let steps = self.operator.steps().unwrap_or(&[]);
+        let steps = self.operator.steps_of_several().unwrap_or(&[]);
         let wide = steps.iter().map(|step| step.several(&self.gpu, self.format, several));
         let wide = wide.collect::<Result<Option<Vec<_>>>>()?.unwrap_or_default();
         Ok(place.get_or_init(|| wide))
@@ -265,7 +265,7 @@ impl<T: Scalar> GpuOperator<T> {
     unsafe fn queue_kernels(&self, kernels: &[PreparedLaunch], product: Product<T>) -> Result<()> {
         let Product { alpha, beta, stream, .. } = product;
         let vectors = product.vectors();
-        let steps = self.operator.steps().unwrap_or(&[]).iter();
+        let steps = self.operator.steps_of_several().unwrap_or(&[]).iter();
         steps.zip(kernels).try_for_each(|(one, kernel)| {
             // SAFETY: by this function's own contract.
             unsafe { kernel.launch_after(one, vectors, alpha, beta, stream) }

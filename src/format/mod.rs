@@ -30,6 +30,8 @@ mod work;
 mod bisection;
 #[path = "ell/column_major.rs"]
 mod column_major;
+#[path = "csr/csr_product.rs"]
+mod csr_product;
 #[path = "csr/csr_tiles.rs"]
 mod csr_tiles;
 #[path = "csr/csr_variants.rs"]

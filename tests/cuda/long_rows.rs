@@ -11,11 +11,12 @@ use ellect::{Csr, PreparedOperator, Scalar, check};
 
 use super::{check_matrix, check_wide, exact_products, gpu, original};
 
-/// The images of CSR's kernels: for small or regular matrices, for large ones of short rows, and for
-/// long rows.
+/// The images of CSR's kernels: for small or regular matrices, for large ones of short rows, for small
+/// matrices with long rows, and for large ones.
 const WHOLE: &str = "csr";
 const STAGED: &str = "csr_staged";
 const CUT: &str = "csr_long";
+const TILED: &str = "pcsr";
 
 /// The variant that processes blocks of rows.
 const ADAPTIVE: &str = "csr:kernel=adaptive";
@@ -79,8 +80,18 @@ fn matrices() -> Vec<(String, Csr<f64>, &'static str)> {
         ("one row", of(100_000, [100_000]), CUT),
         ("lengths that fall by a power", falling(20_000, 20_000.0), CUT),
         ("two long rows among empty ones", each(9000, 4500, 1111, 0), CUT),
-        ("large pieces", of(150_000, [150_000; 70].into_iter().chain([3; 9000])), CUT),
+        ("large pieces", of(300_000, [300_000; 35].into_iter().chain([3; 9000])), CUT),
     ];
+    let many = |long: usize, n: usize| {
+        of(300_000, [long, 0, long, 5].into_iter().chain((0..n).map(|i| i % 9)).chain([long]))
+    };
+    all.push(("rows of 100 entries in tiles", many(100, 510_000), TILED));
+    all.push(("rows of a tile's entries", many(2048, 510_000), TILED));
+    all.push(("rows of a tile's entries and one", many(2049, 510_000), TILED));
+    all.push(("rows of many tiles", many(150_000, 400_000), TILED));
+    all.push(("the longest rows in tiles", many(1 << 18, 400_000), TILED));
+    all.push(("rows too long for tiles", many((1 << 18) + 1, 400_000), CUT));
+    all.push(("only rows of many tiles", of(150_000, [150_000; 70]), TILED));
     let uneven = |n: usize, mean: usize| of(50_000, (0..n).map(move |i| mean - 3 + i * 7919 % 7));
     all.push(("many rows of 0 to 6 entries", uneven(340_000, 3), STAGED));
     all.push(("many rows of 8 to 14 entries", uneven(370_000, 11), STAGED));
@@ -127,7 +138,8 @@ fn product<T: Scalar>(gpu: &Gpu, operator: &CudaOperator<T>, x: &[T], nrows: usi
 
 /// Checks which kernel multiplies, and that the result depends neither on the order in which the
 /// GPU lists pieces nor on the number of products before, nor on whether the host lists them. The
-/// sums of a block of rows are added up in the order of the list, so the GPU finds the same blocks.
+/// sums of a block of rows are added up in the order of the list, so the GPU finds the same blocks. A
+/// layout that the host made has no tiles.
 fn check_lists<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, (text, image): (&str, &str)) {
     let candidate = candidate(text);
     let target = original::<T>(gpu.profile());
@@ -135,18 +147,21 @@ fn check_lists<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, (text, image
     let x = check::vector::<T>(csr.ncols(), 3);
     let layout = candidate.convert(csr, &Analysis::of(csr), &target).expect("CSR applies");
     let uploaded = gpu.upload(layout.as_ref()).expect("memory suffices");
-    let first = product(gpu, &uploaded, &x, csr.nrows());
+    let mut first = (image != TILED).then(|| product(gpu, &uploaded, &x, csr.nrows()));
     let times = if std::env::var_os("ELLECT_TEST_ONCE").is_some() { 1 } else { 5 };
     for _ in 0..times {
         let made = gpu.convert(&there, &candidate, &target).expect("CSR applies");
         let operator = made.expect("CSR is prepared on the GPU");
         if csr.nrows() > 0 {
-            assert_eq!(operator.images().collect::<Vec<_>>(), [image], "{name}");
-            assert_eq!(operator.bytes(), layout.bytes(), "{name}");
+            let images: Vec<_> = operator.images().collect();
+            assert_eq!(images[0], image, "{name}");
+            assert!(images.len() == 1 || image == TILED, "{name}: {images:?}");
+            assert!(image == TILED || operator.bytes() == layout.bytes(), "{name}");
         }
         for _ in 0..times {
             let again = product(gpu, &operator, &x, csr.nrows());
-            assert!(again == first, "{name}, {}: results differ", T::PRECISION);
+            let first = first.get_or_insert_with(|| again.clone());
+            assert!(again == *first, "{name}, {}: results differ", T::PRECISION);
         }
     }
 }
@@ -156,7 +171,7 @@ fn captured_products_with_long_rows_see_new_values() {
     let Some(gpu) = gpu() else { return };
     let each = |text| matrices().into_iter().map(move |matrix| (candidate(text), matrix));
     let all = each(CSR).chain(each(ADAPTIVE));
-    for (candidate, (name, csr, _)) in all.filter(|(_, (.., image))| *image == CUT) {
+    for (candidate, (name, csr, _)) in all.filter(|(_, (.., image))| [CUT, TILED].contains(image)) {
         let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
         let twice = csr.map_values(|value| value + value);
         let analysis = Analysis::of(&csr);

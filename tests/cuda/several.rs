@@ -119,8 +119,8 @@ fn made(spec: &str) -> Csr<f64> {
 }
 
 /// Rows of `short` entries and two dense ones, which kernels of compressed sparse rows cut into pieces.
-fn with_dense_rows(short: usize) -> Csr<f64> {
-    let (nrows, ncols) = (600, 5000);
+fn with_dense_rows(nrows: usize, short: usize) -> Csr<f64> {
+    let ncols = 5000;
     let length = |i: usize| if i == 7 || i == nrows - 1 { ncols } else { short };
     let entries = (0..nrows).flat_map(|i| {
         (0..length(i)).map(move |k| (i, (i + 7 * k) % ncols, ((i + k) % 7 + 1) as f64))
@@ -188,12 +188,12 @@ fn several_vectors_are_multiplied_right_by_every_format() {
         checked += check_candidates::<f64>(&gpu, (spec, made(spec)), &all);
         checked += check_candidates::<f32>(&gpu, (spec, made(spec)), &all);
     }
-    // With few lanes for each row, and with many.
+    // With few lanes for each row, and with many; one vector is multiplied by tiles of the last matrix.
     all.retain(|candidate| candidate.format.name == "csr");
-    for short in [3, 200] {
-        let name = format!("dense rows among rows of {short} entries");
-        checked += check_candidates::<f64>(&gpu, (&name, with_dense_rows(short)), &all);
-        checked += check_candidates::<f32>(&gpu, (&name, with_dense_rows(short)), &all);
+    for (nrows, short) in [(600, 3), (600, 200), (7_000, 300)] {
+        let name = format!("dense rows among {nrows} rows of {short} entries");
+        checked += check_candidates::<f64>(&gpu, (&name, with_dense_rows(nrows, short)), &all);
+        checked += check_candidates::<f32>(&gpu, (&name, with_dense_rows(nrows, short)), &all);
     }
     assert!(checked > 10, "{checked}");
     println!("{checked} operators");

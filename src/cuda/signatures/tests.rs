@@ -78,7 +78,8 @@ impl Compared {
 
     /// Adds the launches of a converted layout.
     fn add_built(&mut self, built: &GpuLayout, precision: Precision) {
-        self.add_all(built.launches.iter().chain(&built.update), precision);
+        let launches = built.launches.iter().chain(&built.several);
+        self.add_all(launches.chain(&built.update), precision);
         self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
     }
 
@@ -233,8 +234,9 @@ fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) 
         (2_000, 700_000),
         (200_000, 400_000),
         (70_000, 7_000_000),
+        (300_000, 3_000_000),
     ];
-    for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(60).enumerate() {
+    for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(72).enumerate() {
         let matrix = Matrix { nrows, ncols: nrows, nnz, wide: round / sizes.len() % 2 == 1 };
         let mut dry = Dry {
             matrix,

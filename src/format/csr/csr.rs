@@ -13,25 +13,31 @@
 //!
 //! On a GPU, a few lanes read and sum each row. In large matrices of short rows, a block of threads reads
 //! the entries of its rows evenly and stores their products in shared memory, from where a few lanes sum
-//! each row (`staged`). If some row is much too long for that, a third kernel runs, which cuts long rows
-//! into pieces and needs a list of these (`long_rows`). The GPU looks for long rows when an operator is
-//! made: one pass over the row pointers and one wait, about 15 microseconds on an H100. Records contain
-//! this time; choices do not count it, because the arrays of a baseline need no conversion.
+//! each row (`staged`). If some row is much too long for that, it is cut into pieces, of which a list is
+//! needed (`long_rows`); large matrices are then read in tiles, as those of `pcsr` (`csr_product`). The
+//! GPU looks for long rows when an operator is made: one pass over the row pointers and one wait, about
+//! 15 microseconds on an H100, and about as much again for tiles. Records contain this time; choices do
+//! not count it, because the arrays of a baseline need no conversion.
+//!
+//! A layout that the host made always cuts long rows into pieces.
 //!
 //! This is the automatic variant, `csr`. The other variants, `csr:kernel=scalar` for instance, are
 //! kernels of the literature that it can be compared with (`csr_variants`); they exist on GPUs only.
 
 use ellect_kernels::shared;
 
+use super::csr_product::{Product, TILE, in_tiles};
+use super::csr_tiles::{FoundTiles, TILES};
 use super::csr_variants::{KERNEL, Variant};
 use super::gpu::launch::Arrays;
 use super::long_rows::{Cut, Pieces};
 use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
+use super::pcsr::tiles_work;
 use super::row_order::WARP;
 use super::staged;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
-    Refusal, Role, Several, Stop, Storage, Target, WIDTHS, Work, bytes_of, store,
+    Refusal, Role, Several, Stop, Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -60,6 +66,7 @@ impl Storage for CsrFormat {
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[KERNEL];
+    const KERNELS_OF: &'static [&'static str] = &["pcsr"];
 
     type Layout<T: Scalar> = CsrLayout<T>;
 
@@ -71,10 +78,12 @@ impl Storage for CsrFormat {
         if let Some(variant) = Variant::of(params) {
             return Ok(variant.work(analysis, target));
         }
-        let whole = whole_rows(analysis, target);
         Ok(match cut_of(analysis, target) {
-            Some(cut) => cut_rows(analysis, target, &cut, whole),
-            None => whole,
+            Some(_) if in_tiles(analysis.pattern().nnz(), analysis.max_length()) => {
+                Work { convert_bytes: 0, ..tiles_work(analysis, target, TILE) }
+            }
+            Some(cut) => cut_rows(analysis, target, &cut, whole_rows(analysis, target)),
+            None => whole_rows(analysis, target),
         })
     }
 
@@ -98,7 +107,13 @@ impl Storage for CsrFormat {
     fn image(params: &Params, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
         Some(match Variant::of(params) {
             Some(variant) => variant.image(),
-            None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
+            None if cut_for(nrows, nnz).applies(longest) => {
+                if in_tiles(nnz, longest) {
+                    TILES
+                } else {
+                    CUT_ROWS
+                }
+            }
             None if staged::applies(nrows, nnz, longest) => STAGED_ROWS,
             None => WHOLE_ROWS,
         })
@@ -144,11 +159,11 @@ impl Storage for CsrFormat {
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         let precision = target.precision;
         let product = Product { variant, matrix, arrays, pieces, longest, precision };
-        Ok(GpuLayout {
-            launches: vec![product.launch()],
-            scratch: product.scratch(),
-            counters: product.counters(),
-            ..GpuLayout::default()
+        Ok(match (variant, pieces) {
+            (None, Some(_)) if in_tiles(matrix.nnz, longest) => {
+                product.in_tiles(&FoundTiles::new(converter, TILE)?)
+            }
+            _ => product.layout(),
         })
     }
 }
@@ -244,63 +259,6 @@ pub(super) fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     }
 }
 
-/// A product of a CSR matrix on a GPU.
-struct Product {
-    /// The variant; `None` for the automatic one.
-    variant: Option<Variant>,
-    matrix: Matrix,
-    /// Row pointers, columns and values.
-    arrays: [Arg; 3],
-    /// The pieces of long rows, if there are any, or the blocks of rows of the variant.
-    pieces: Option<Pieces>,
-    /// Entries of the longest row.
-    longest: usize,
-    precision: Precision,
-}
-
-impl Product {
-    fn launch(&self) -> Launch {
-        if let Some(variant) = self.variant {
-            return variant.launch(self.matrix, self.arrays, self.pieces, self.precision);
-        }
-        let Matrix { nrows, nnz, wide, .. } = self.matrix;
-        let wide = if wide { "wide_" } else { "" };
-        let lanes = lanes_a_row(nrows, nnz);
-        let (image, lanes, cut, blocks) = match &self.pieces {
-            None if staged::applies(nrows, nnz, self.longest) => {
-                (STAGED_ROWS, staged::lanes(nrows, nnz), None, 0)
-            }
-            None => (WHOLE_ROWS, lanes, None, 0),
-            Some(Pieces { list, count }) => {
-                let Cut { longest, log, .. } = cut_for(nrows, nnz);
-                let sizes = [longest, *count as u32, log].map(Arg::U32);
-                let buffers = [*list, Arg::Scratch(0), Arg::Counters];
-                let blocks = count.div_ceil(u64::from(BLOCK) / WARP as u64);
-                (CUT_ROWS, lanes, Some(sizes.into_iter().chain(buffers)), blocks)
-            }
-        };
-        let rows = [Arg::U32(nrows as u32)].into_iter().chain(cut.into_iter().flatten());
-        let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
-        let args = rows.chain(self.arrays).chain(vectors).collect();
-        let kernel = format!("{image}_{wide}t{lanes}_{}", self.precision);
-        let launch = Launch::over(image, kernel, (nrows * lanes) as u64, BLOCK, args);
-        Launch { grid: blocks + launch.grid, ..launch }
-    }
-
-    /// Bytes of the sums of pieces; without a variant, with as many vectors as a kernel multiplies at
-    /// once.
-    fn scratch(&self) -> Vec<u64> {
-        let vectors = if self.variant.is_some() { 1 } else { WIDTHS[0] };
-        let bytes = self.precision.bytes() as u64 * u64::from(vectors);
-        self.pieces.iter().map(|pieces| bytes * pieces.count).collect()
-    }
-
-    /// Bytes of the counters of rows with several pieces, one for each piece.
-    fn counters(&self) -> u64 {
-        self.pieces.map_or(0, |pieces| 4 * pieces.count)
-    }
-}
-
 /// Lanes that share a row in products with several vectors: few, up to [`FEW_UP_TO`] with one
 /// vector, or most; with 8 packed vectors, each of them in [`PARTS`] parts.
 const FEW: u64 = shared("CSR_FEW_LANES");
@@ -309,10 +267,10 @@ const FEW_UP_TO: u64 = 8;
 const PARTS: u64 = shared("CSR_PARTS");
 
 /// The images of kernels whose lanes process whole rows, of those whose blocks of threads read the
-/// entries of their rows evenly, and of those that cut long rows.
-const WHOLE_ROWS: &str = "csr";
-const STAGED_ROWS: &str = "csr_staged";
-const CUT_ROWS: &str = "csr_long";
+/// entries of their rows evenly, and of those that cut long rows; [`TILES`] is that of tiles.
+pub(super) const WHOLE_ROWS: &str = "csr";
+pub(super) const STAGED_ROWS: &str = "csr_staged";
+pub(super) const CUT_ROWS: &str = "csr_long";
 
 /// Threads per block.
 pub(super) const BLOCK: u32 = 256;

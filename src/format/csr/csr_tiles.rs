@@ -6,10 +6,12 @@ use std::sync::Arc;
 use ellect_kernels::shared;
 
 use super::gpu::convert::arrays;
+use super::gpu::launch::NULL;
 use super::gpu::small::is_small;
 use super::{Arg, GpuConverter, Launch, Matrix, Stop};
 use crate::analysis::{Analysis, probes};
 use crate::csr::Pattern;
+use crate::scalar::Precision;
 
 /// Pieces with nearly equal numbers of entries. Tile `t` has the entries
 /// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Entries of the
@@ -228,12 +230,77 @@ impl FoundTiles {
     }
 }
 
+/// The image whose kernels multiply tiles.
+pub(super) const TILES: &str = "pcsr";
+
+/// The tiles of a matrix on a GPU.
+pub(super) struct GpuTiles {
+    /// True if the middle array goes through memory.
+    pub two: bool,
+    /// The maximum number of entries of a tile.
+    pub tile: usize,
+    pub tiles: u64,
+    /// True if a tile begins within a row.
+    pub splits: bool,
+    pub wide: bool,
+    pub nnz: u64,
+    /// Row pointers, `Tiles::rows` and `Tiles::entries`.
+    pub bounds: [Arg; 3],
+    /// Columns and values.
+    pub entries: [Arg; 2],
+    /// The image whose kernel adds what tiles summed of rows that began in earlier ones: `pcsr`, or
+    /// `csr_tiles`, which always adds them in the same order.
+    pub heads: &'static str,
+}
+
+impl GpuTiles {
+    /// The launches of one product.
+    pub fn launches(&self, name: Precision) -> Vec<Launch> {
+        let wide = if self.wide { "wide_" } else { "" };
+        let (bounds, [columns, values]) = (self.bounds, self.entries);
+        let heads = if self.splits { Arg::Scratch(0) } else { NULL };
+        let middle = Arg::Scratch(usize::from(self.splits));
+        let mut launches = Vec::new();
+        let (kernel, source) = if self.two {
+            let args = vec![Arg::U64(self.nnz), columns, values, Arg::X, middle];
+            let kernel = format!("pcsr_products_{name}");
+            launches.push(Launch::over(TILES, kernel, self.nnz.div_ceil(4), 256, args));
+            ("two", vec![middle])
+        } else {
+            ("fused", vec![columns, values, Arg::X])
+        };
+        let block = self.tile / ENTRIES_A_THREAD;
+        let kernel = format!("pcsr_{wide}{kernel}{block}_{name}");
+        let end = [heads, Arg::Y, Arg::Alpha, Arg::Beta];
+        let args = bounds.into_iter().chain(source).chain(end).collect();
+        launches.push(Launch::over(TILES, kernel, self.tiles * block as u64, block as u32, args));
+        if self.splits {
+            let args = [Arg::U32(self.tiles as u32)].into_iter().chain(bounds);
+            let args = args.chain([heads, Arg::Y, Arg::Alpha]).collect();
+            let kernel = format!("{}_{wide}heads_{name}", self.heads);
+            let threads = if self.heads == TILES { 1 } else { WARP as u64 };
+            launches.push(Launch::over(self.heads, kernel, self.tiles * threads, 256, args));
+        }
+        launches
+    }
+
+    /// Bytes of the heads, where a tile begins within a row, and of the middle array.
+    pub fn scratch(&self, precision: Precision) -> Vec<u64> {
+        let w = precision.bytes() as u64;
+        let heads = self.splits.then_some(w * self.tiles);
+        heads.into_iter().chain(self.two.then_some(w * self.nnz)).collect()
+    }
+}
+
 /// Entries and rows of a chunk, and the number of chunks.
 fn chunks(matrix: &Matrix, most: usize) -> (u64, u64) {
     let weight = TILES_A_CHUNK * most as u64;
     let chunks = (matrix.nnz as u64 + matrix.nrows as u64).div_ceil(weight);
     (weight, chunks.max(1))
 }
+
+/// Entries of a tile that a GPU thread processes.
+pub(super) const ENTRIES_A_THREAD: usize = shared("PCSR_EACH") as usize;
 
 /// The number of tiles that one warp finds, at most, where all tiles are full.
 const TILES_A_CHUNK: u64 = 16;

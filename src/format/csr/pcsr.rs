@@ -19,22 +19,20 @@
 
 use std::ops::Range;
 
-use ellect_kernels::shared;
-
 use super::csr::dot;
-use super::csr_tiles::{FoundTiles, Tiles};
-use super::gpu::launch::{Arrays, NULL};
+use super::csr_tiles::{ENTRIES_A_THREAD, FoundTiles, GpuTiles, TILES, Tiles};
+use super::gpu::launch::Arrays;
 use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
-    Refusal, Stop, Storage, Target, Value, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
+    Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
-use crate::scalar::{Precision, Scalar};
+use crate::scalar::Scalar;
 
 /// See the module.
 #[derive(Debug)]
@@ -72,32 +70,13 @@ impl Storage for PcsrFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = analysis.pattern();
-        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
-        let w = target.precision.bytes() as u64;
-        let width = Offsets::width(pattern.nnz()) as u64;
-        let tile = params.int("tile");
-        let tiles = analysis.tiles(tile);
-        let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
-        let (tile_steps, tile_steps_most) = match target.device.kind {
-            Kind::Gpu => analysis.tile_steps(tile, tile / ENTRIES_A_THREAD),
-            Kind::Host => (0.0, 0.0),
-        };
-        let two = params.is("kernel", "two");
-        let split = analysis.max_length() > tile;
-        Ok(Work {
-            layout_bytes: bytes,
-            stream_bytes: bytes,
-            entries: nnz,
-            x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
-            x_loaded: analysis.x_loaded(Walk::Entries, target),
-            extra_bytes: if two { 2 * w * nnz } else { 0 },
-            steps: nnz.div_ceil(32),
-            tile_steps,
-            tile_steps_most,
-            launches: 1 + u32::from(two) + u32::from(split),
-            convert_bytes: bytes,
-            ..Work::default()
+        let nnz = analysis.pattern().nnz() as u64;
+        let fused = tiles_work(analysis, target, params.int("tile"));
+        Ok(if params.is("kernel", "two") {
+            let middle = 2 * target.precision.bytes() as u64 * nnz;
+            Work { extra_bytes: middle, launches: fused.launches + 1, ..fused }
+        } else {
+            fused
         })
     }
 
@@ -140,9 +119,37 @@ impl Storage for PcsrFormat {
             nnz: nnz as u64,
             bounds: [Arg::RowPtr, found.rows, found.entries],
             entries: [Arg::ColIdx, Arg::Values],
+            heads: TILES,
         };
         let launches = plan.launches(target.precision);
         Ok(GpuLayout { launches, scratch: plan.scratch(target.precision), ..GpuLayout::default() })
+    }
+}
+
+/// The work of a product by tiles of at most `tile` entries, each for one block of threads.
+pub(super) fn tiles_work(analysis: &Analysis<'_>, target: &Target<'_>, tile: usize) -> Work {
+    let pattern = analysis.pattern();
+    let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+    let w = target.precision.bytes() as u64;
+    let width = Offsets::width(pattern.nnz()) as u64;
+    let tiles = analysis.tiles(tile);
+    let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
+    let (tile_steps, tile_steps_most) = match target.device.kind {
+        Kind::Gpu => analysis.tile_steps(tile, tile / ENTRIES_A_THREAD),
+        Kind::Host => (0.0, 0.0),
+    };
+    Work {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: nnz,
+        x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
+        x_loaded: analysis.x_loaded(Walk::Entries, target),
+        steps: nnz.div_ceil(32),
+        tile_steps,
+        tile_steps_most,
+        launches: 1 + u32::from(analysis.max_length() > tile),
+        convert_bytes: bytes,
+        ..Work::default()
     }
 }
 
@@ -350,6 +357,7 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
                 arrays.add("col_idx", "column of each entry", &self.col_idx),
                 arrays.add_values("values", "value of each entry", &self.values),
             ],
+            heads: TILES,
         };
         let [_, values] = plan.entries;
         let mut described = arrays.on_device(values, plan.launches(T::PRECISION));
@@ -357,58 +365,3 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
         Some(described)
     }
 }
-
-/// The tiles of a matrix on a GPU.
-struct GpuTiles {
-    two: bool,
-    tile: usize,
-    tiles: u64,
-    splits: bool,
-    wide: bool,
-    nnz: u64,
-    /// Row pointers, `Tiles::rows` and `Tiles::entries`.
-    bounds: [Arg; 3],
-    /// Columns and values.
-    entries: [Arg; 2],
-}
-
-impl GpuTiles {
-    /// The launches of one product.
-    fn launches(&self, name: Precision) -> Vec<Launch> {
-        let wide = if self.wide { "wide_" } else { "" };
-        let (bounds, [columns, values]) = (self.bounds, self.entries);
-        let heads = if self.splits { Arg::Scratch(0) } else { NULL };
-        let middle = Arg::Scratch(usize::from(self.splits));
-        let mut launches = Vec::new();
-        let (kernel, source) = if self.two {
-            let args = vec![Arg::U64(self.nnz), columns, values, Arg::X, middle];
-            let kernel = format!("pcsr_products_{name}");
-            launches.push(Launch::over("pcsr", kernel, self.nnz.div_ceil(4), 256, args));
-            ("two", vec![middle])
-        } else {
-            ("fused", vec![columns, values, Arg::X])
-        };
-        let block = self.tile / ENTRIES_A_THREAD;
-        let kernel = format!("pcsr_{wide}{kernel}{block}_{name}");
-        let end = [heads, Arg::Y, Arg::Alpha, Arg::Beta];
-        let args = bounds.into_iter().chain(source).chain(end).collect();
-        launches.push(Launch::over("pcsr", kernel, self.tiles * block as u64, block as u32, args));
-        if self.splits {
-            let args = [Arg::U32(self.tiles as u32)].into_iter().chain(bounds);
-            let args = args.chain([heads, Arg::Y, Arg::Alpha]).collect();
-            let kernel = format!("pcsr_{wide}heads_{name}");
-            launches.push(Launch::over("pcsr", kernel, self.tiles, 256, args));
-        }
-        launches
-    }
-
-    /// Bytes of the heads, where a tile begins within a row, and of the middle array.
-    fn scratch(&self, precision: Precision) -> Vec<u64> {
-        let w = precision.bytes() as u64;
-        let heads = self.splits.then_some(w * self.tiles);
-        heads.into_iter().chain(self.two.then_some(w * self.nnz)).collect()
-    }
-}
-
-/// Entries of a tile that a GPU thread processes.
-const ENTRIES_A_THREAD: usize = shared("PCSR_EACH") as usize;

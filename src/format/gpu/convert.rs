@@ -174,6 +174,9 @@ pub struct SliceOffsets {
 pub struct GpuLayout {
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
+    /// The launches of a product that those for several vectors take the place of; where empty, these
+    /// are `launches`.
+    pub several: Vec<Launch>,
     /// cuSPARSE's part in the product, and the addresses of the offsets, columns and values that it
     /// reads; where present, `launches` is empty.
     pub vendor: Option<(Vendor, [Arg; 3])>,
