@@ -86,6 +86,8 @@ class Operator(LinearOperator):
         self._tuner = tuner
         self._core = core
         self._use = use
+        # Multiplies vectors of CuPy and torch that need no conversion; it returns None for others.
+        self._queue = getattr(core, "queue", None) if core.gpu is not None else None
         # SciPy's stub says that only its own constructor sets this, which checks it slowly.
         self.shape: tuple[int, int] = core.shape  # type: ignore[misc]
         self.dtype: np.dtype[Any] = dtype_of(core.precision)
@@ -196,10 +198,15 @@ class Operator(LinearOperator):
             If a type cannot be used.
         """
         kind = type(x)
-        if kind is not np.ndarray and is_on_gpu(x):
-            from ._device import apply
+        if kind is not np.ndarray:
+            if self._queue is not None:
+                result = self._queue(x, out, alpha, beta, stream)
+                if result is not None:
+                    return result
+            if is_on_gpu(x):
+                from ._device import apply
 
-            return apply(self, x, out, alpha, beta, stream)
+                return apply(self, x, out, alpha, beta, stream)
         if stream is not None:
             raise ArgumentError("a stream is given, but x is on the host; leave stream out")
         array = x if kind is np.ndarray else host_array(x)
@@ -285,6 +292,10 @@ class Operator(LinearOperator):
     _rmatmat = rmatmat
 
     def __matmul__(self, x: VectorLike) -> Any:
+        if self._queue is not None:
+            result = self._queue(x, None, 1.0, 0.0, None)
+            if result is not None:
+                return result
         return super().dot(x) if isinstance(x, LinearOperator) else self.apply(x)
 
     def dot(self, x: VectorLike) -> Any:

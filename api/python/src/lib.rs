@@ -14,6 +14,8 @@ mod errors;
 mod gpu;
 mod operator;
 mod program;
+#[cfg(feature = "cuda")]
+mod quick;
 mod tensor;
 mod tuner;
 

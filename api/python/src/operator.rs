@@ -301,6 +301,30 @@ impl Operator {
         })
     }
 
+    /// Queues out = alpha A x + beta out for vectors of CuPy or torch on the operator's GPU, and returns
+    /// out, a new vector if it is None. Returns None, having done nothing, unless all can be used as
+    /// they are.
+    #[cfg(feature = "cuda")]
+    fn queue<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        out: &Bound<'py, PyAny>,
+        alpha: f64,
+        beta: f64,
+        stream: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(gpu) = self.gpu.filter(|_| beta == 0.0 || !out.is_none()) else { return Ok(None) };
+        let (nrows, ncols) = self.shape;
+        let precision = match self.precision == Precision::F32.name() {
+            true => Precision::F32,
+            false => Precision::F64,
+        };
+        let wanted = crate::quick::Wanted { lengths: [ncols, nrows], precision, gpu };
+        let Some(found) = wanted.find(x, out, stream) else { return Ok(None) };
+        self.apply_at((found.x, alpha), (found.y, beta), found.stream, 1)?;
+        Ok(Some(found.out))
+    }
+
     /// Takes `nnz` values at an address on the operator's GPU, which `stream` has queued to be
     /// written.
     #[cfg(feature = "cuda")]
