@@ -71,7 +71,7 @@ fn layouts_of_several_formats_are_written() {
 #[test]
 fn the_best_candidate_is_the_one_that_recommend_chooses() {
     let folder = folder("best");
-    let workload = ["--generate", "elasticity:20000", "--device", "h200", "--spmvs", "1e6"];
+    let workload = ["--generate", "elasticity:60000", "--device", "h200", "--spmvs", "1e6"];
     let mut recommend = Command::cargo_bin("ellect").expect("the program is built");
     recommend.env("ELLECT_DATA", folder.join("data")).arg("recommend").args(workload);
     let answer = recommend.arg("--json").assert().success().get_output().stdout.clone();

@@ -11,6 +11,9 @@ PROGRAMS = pathlib.Path(__file__).parent / "programs"
 
 GENERATED = "?generate=elasticity:20000&device=h200&precision=f64&spmvs=1000"
 
+#: A matrix whose fastest format changes with the number of products.
+CHANGING = GENERATED.replace("20000", "60000")
+
 #: A failed request is also an error of Chromium's console.
 REFUSED = ("Failed to load resource",)
 
@@ -42,7 +45,7 @@ def test_a_generated_class_is_chosen_for(tab):
 
 def test_the_slider_changes_the_winner_as_the_service_would(tab, service):
     one = tab()
-    page = one.open(GENERATED)
+    page = one.open(CHANGING)
     one.answered()
     asked = len(one.requests)
     named = page.locator("tr.chosen").get_attribute("data-candidate")
@@ -52,7 +55,7 @@ def test_the_slider_changes_the_winner_as_the_service_would(tab, service):
         chosen[number] = one.choice()
     assert len(one.requests) == asked, "the slider needs no request"
     assert len(set(chosen.values())) > 1 and chosen[1000] == named, chosen
-    print_ = service.ask("recommend?generate=elasticity:20000&device=h200", "POST", b"")["fingerprint"]
+    print_ = service.ask("recommend?generate=elasticity:60000&device=h200", "POST", b"")["fingerprint"]
     for number, candidate in chosen.items():
         answer = service.ask(f"recommend/{print_}?device=h200&spmvs={number}")
         assert candidate == answer["choice"], number
@@ -66,7 +69,7 @@ def test_the_slider_changes_the_winner_as_the_service_would(tab, service):
 
 def test_the_slider_and_all_else_work_with_the_keyboard(tab):
     one = tab()
-    page = one.open(GENERATED)
+    page = one.open(CHANGING)
     one.answered()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
