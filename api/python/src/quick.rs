@@ -11,11 +11,19 @@ use pyo3::types::{PyTuple, PyType};
 
 use ellect::Precision;
 
-/// What is needed of a package, found once.
+/// A package whose vectors are read.
+#[derive(Clone, Copy)]
+enum Kind {
+    Cupy,
+    Torch,
+}
+
+/// The parts of a package that are needed, found once.
 struct Package {
+    kind: Kind,
     /// The type of its vectors.
     vector: Py<PyType>,
-    /// Its function that returns the current stream, or the address of that.
+    /// Its function that returns the current stream (CuPy), or the address of that (torch).
     stream: Py<PyAny>,
     /// Its types of f32 and f64.
     types: [Py<PyAny>; 2],
@@ -25,39 +33,99 @@ struct Package {
 static CUPY: PyOnceLock<Package> = PyOnceLock::new();
 static TORCH: PyOnceLock<Package> = PyOnceLock::new();
 
-/// Returns a package if the program has imported it.
-fn package<'py>(
-    py: Python<'py>,
-    cell: &'static PyOnceLock<Package>,
-    name: &str,
-    find: fn(&Bound<'py, PyAny>) -> PyResult<Package>,
-) -> Option<&'py Package> {
-    if let Some(found) = cell.get(py) {
-        return Some(found);
+impl Package {
+    /// Returns the package that defines this type, if it is one of them.
+    fn of<'py>(py: Python<'py>, kind: &Bound<'py, PyType>) -> Option<&'py Package> {
+        let fits = |package: &&Package| kind.is(&package.vector);
+        let cupy = || Package::imported(py, &CUPY, "cupy", Package::cupy).filter(fits);
+        let torch = || Package::imported(py, &TORCH, "torch", Package::torch).filter(fits);
+        cupy().or_else(torch)
     }
-    let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
-    let found = find(&modules.get_item(name).ok()?).ok()?;
-    Some(cell.get_or_init(py, || found))
-}
 
-fn cupy(module: &Bound<'_, PyAny>) -> PyResult<Package> {
-    let numpy = module.py().import("numpy")?;
-    let of = |name: &str| Ok::<_, PyErr>(numpy.getattr("dtype")?.call1((name,))?.unbind());
-    Ok(Package {
-        vector: module.getattr("ndarray")?.cast_into::<PyType>()?.unbind(),
-        stream: module.getattr("cuda")?.getattr("get_current_stream")?.unbind(),
-        types: [of("float32")?, of("float64")?],
-    })
-}
+    /// Returns a package if the program has imported it.
+    fn imported<'py>(
+        py: Python<'py>,
+        cell: &'static PyOnceLock<Package>,
+        name: &str,
+        find: fn(&Bound<'py, PyAny>) -> PyResult<Package>,
+    ) -> Option<&'py Package> {
+        if let Some(found) = cell.get(py) {
+            return Some(found);
+        }
+        let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
+        let found = find(&modules.get_item(name).ok()?).ok()?;
+        Some(cell.get_or_init(py, || found))
+    }
 
-fn torch(module: &Bound<'_, PyAny>) -> PyResult<Package> {
-    // Compilers of torch take the address in this way; it exists in builds with CUDA.
-    let stream = module.getattr("_C")?.getattr("_cuda_getCurrentRawStream")?;
-    Ok(Package {
-        vector: module.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
-        stream: stream.unbind(),
-        types: [module.getattr("float32")?.unbind(), module.getattr("float64")?.unbind()],
-    })
+    fn cupy(module: &Bound<'_, PyAny>) -> PyResult<Package> {
+        let numpy = module.py().import("numpy")?;
+        let of = |name: &str| Ok::<_, PyErr>(numpy.getattr("dtype")?.call1((name,))?.unbind());
+        Ok(Package {
+            kind: Kind::Cupy,
+            vector: module.getattr("ndarray")?.cast_into::<PyType>()?.unbind(),
+            stream: module.getattr("cuda")?.getattr("get_current_stream")?.unbind(),
+            types: [of("float32")?, of("float64")?],
+        })
+    }
+
+    fn torch(module: &Bound<'_, PyAny>) -> PyResult<Package> {
+        // Compilers of torch take the address in this way; it exists in builds with CUDA.
+        let stream = module.getattr("_C")?.getattr("_cuda_getCurrentRawStream")?;
+        Ok(Package {
+            kind: Kind::Torch,
+            vector: module.getattr("Tensor")?.cast_into::<PyType>()?.unbind(),
+            stream: stream.unbind(),
+            types: [module.getattr("float32")?.unbind(), module.getattr("float64")?.unbind()],
+        })
+    }
+
+    /// Returns the address of the given stream, or of the current one of the GPU.
+    fn stream_at(&self, stream: &Bound<'_, PyAny>, gpu: u32) -> PyResult<u64> {
+        let py = stream.py();
+        match (self.kind, stream.is_none()) {
+            (Kind::Cupy, true) => self.stream.bind(py).call0()?.getattr(intern!(py, "ptr")),
+            (Kind::Cupy, false) => stream.getattr(intern!(py, "ptr")),
+            (Kind::Torch, true) => self.stream.bind(py).call1((gpu,)),
+            (Kind::Torch, false) => stream.getattr(intern!(py, "cuda_stream")),
+        }?
+        .extract()
+    }
+
+    /// Makes a vector like `x`.
+    fn new_vector<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        length: usize,
+        precision: Precision,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = x.py();
+        match self.kind {
+            Kind::Cupy => self.vector.bind(py).call1(((length,), &self.types[precision as usize])),
+            Kind::Torch => x.call_method1(intern!(py, "new_empty"), ((length,),)),
+        }
+    }
+
+    /// Returns the index of the GPU that holds a vector, its address, and whether its elements follow
+    /// each other.
+    fn place(&self, vector: &Bound<'_, PyAny>, precision: Precision) -> PyResult<(i64, u64, bool)> {
+        let py = vector.py();
+        match self.kind {
+            Kind::Cupy => {
+                let data = vector.getattr(intern!(py, "data"))?;
+                let stride = only(&vector.getattr(intern!(py, "strides"))?);
+                Ok((
+                    data.getattr(intern!(py, "device_id"))?.extract()?,
+                    data.getattr(intern!(py, "ptr"))?.extract()?,
+                    stride == Some(precision.bytes()),
+                ))
+            }
+            Kind::Torch => Ok((
+                vector.call_method0(intern!(py, "get_device"))?.extract()?,
+                vector.call_method0(intern!(py, "data_ptr"))?.extract()?,
+                vector.call_method0(intern!(py, "is_contiguous"))?.extract()?,
+            )),
+        }
+    }
 }
 
 /// An operator's side of a product.
@@ -85,100 +153,31 @@ impl Wanted {
         out: &Bound<'py, PyAny>,
         stream: &Bound<'py, PyAny>,
     ) -> Option<Found<'py>> {
-        let py = x.py();
-        let kind = x.get_type();
-        let is_of = |package: &&Package| kind.is(&package.vector);
-        if let Some(package) = package(py, &CUPY, "cupy", cupy).filter(is_of) {
-            return self.in_cupy(package, x, out, stream);
-        }
-        let package = self::package(py, &TORCH, "torch", torch).filter(is_of)?;
-        self.in_torch(package, x, out, stream)
-    }
-
-    fn in_cupy<'py>(
-        &self,
-        package: &Package,
-        x: &Bound<'py, PyAny>,
-        out: &Bound<'py, PyAny>,
-        stream: &Bound<'py, PyAny>,
-    ) -> Option<Found<'py>> {
-        let py = x.py();
-        let dtype = package.types[self.precision as usize].bind(py);
+        let package = Package::of(x.py(), &x.get_type())?;
         let [ncols, nrows] = self.lengths;
-        let at = |vector: &Bound<'py, PyAny>, length: usize| {
-            let data = vector.getattr(intern!(py, "data")).ok()?;
-            let gpu = data.getattr(intern!(py, "device_id")).ok()?.extract::<u32>().ok();
-            let here = gpu == Some(self.gpu);
-            let typed = vector.getattr(intern!(py, "dtype")).ok()?.is(dtype);
-            let shape = vector.getattr(intern!(py, "shape")).ok()?;
-            let strides = vector.getattr(intern!(py, "strides")).ok()?;
-            let shaped = only(&shape)? == length
-                && (length <= 1 || only(&strides)? == self.precision.bytes());
-            let address = data.getattr(intern!(py, "ptr")).ok()?.extract().ok()?;
-            (here && typed && shaped).then_some(address)
-        };
-        let x_at = at(x, ncols)?;
-        let stream = match stream.is_none() {
-            true => package.stream.bind(py).call0().ok()?.getattr(intern!(py, "ptr")),
-            false => stream.getattr(intern!(py, "ptr")),
-        };
-        let stream = stream.ok()?.extract().ok()?;
+        let x_at = self.address(package, x, ncols)?;
+        let stream = package.stream_at(stream, self.gpu).ok()?;
         let out = match out.is_none() {
-            true => package.vector.bind(py).call1(((nrows,), dtype)).ok()?,
+            true => package.new_vector(x, nrows, self.precision).ok()?,
             false if out.get_type().is(&package.vector) => out.clone(),
             false => return None,
         };
-        let y_at = at(&out, nrows)?;
-        self.found(x_at, y_at, stream, out)
-    }
-
-    fn in_torch<'py>(
-        &self,
-        package: &Package,
-        x: &Bound<'py, PyAny>,
-        out: &Bound<'py, PyAny>,
-        stream: &Bound<'py, PyAny>,
-    ) -> Option<Found<'py>> {
-        let py = x.py();
-        let dtype = package.types[self.precision as usize].bind(py);
-        let [ncols, nrows] = self.lengths;
-        let at = |vector: &Bound<'py, PyAny>, length: usize| {
-            let of = |name| vector.call_method0(name).ok();
-            let here =
-                of(intern!(py, "get_device"))?.extract::<i64>().ok() == Some(self.gpu.into());
-            let typed = vector.getattr(intern!(py, "dtype")).ok()?.is(dtype);
-            let shaped = only(&vector.getattr(intern!(py, "shape")).ok()?)? == length;
-            let near = of(intern!(py, "is_contiguous"))?.is_truthy().ok()?;
-            let address = of(intern!(py, "data_ptr"))?.extract().ok()?;
-            (here && typed && shaped && near).then_some(address)
-        };
-        let x_at = at(x, ncols)?;
-        let stream = match stream.is_none() {
-            true => package.stream.bind(py).call1((self.gpu,)),
-            false => stream.getattr(intern!(py, "cuda_stream")),
-        };
-        let stream = stream.ok()?.extract().ok()?;
-        let out = match out.is_none() {
-            true => x.call_method1(intern!(py, "new_empty"), ((nrows,),)).ok()?,
-            false if out.get_type().is(&package.vector) => out.clone(),
-            false => return None,
-        };
-        let y_at = at(&out, nrows)?;
-        self.found(x_at, y_at, stream, out)
-    }
-
-    /// Returns the vectors unless they overlap.
-    fn found<'py>(
-        &self,
-        x: u64,
-        y: u64,
-        stream: u64,
-        out: Bound<'py, PyAny>,
-    ) -> Option<Found<'py>> {
+        let y_at = self.address(package, &out, nrows)?;
         let [x_bytes, y_bytes] =
             self.lengths.map(|length| (length * self.precision.bytes()) as u64);
-        let overlap = x < y + y_bytes && y < x + x_bytes;
-        (!overlap).then_some(Found { x, y, stream, out })
+        let overlap = x_at < y_at + y_bytes && y_at < x_at + x_bytes;
+        (!overlap).then_some(Found { x: x_at, y: y_at, stream, out })
+    }
+
+    /// Returns the address of a vector of this length, if it is as the operator needs it.
+    fn address(&self, package: &Package, vector: &Bound<'_, PyAny>, length: usize) -> Option<u64> {
+        let py = vector.py();
+        let dtype = vector.getattr(intern!(py, "dtype")).ok()?;
+        let shape = vector.getattr(intern!(py, "shape")).ok()?;
+        let fits = dtype.is(&package.types[self.precision as usize]) && only(&shape)? == length;
+        let (gpu, address, contiguous) = package.place(vector, self.precision).ok()?;
+        let here = gpu == i64::from(self.gpu);
+        (fits && here && (contiguous || length <= 1)).then_some(address)
     }
 }
 
