@@ -50,7 +50,7 @@ impl Product {
     }
 
     /// Describes a layout whose products with one vector read these tiles, of at most [`TILE`] entries.
-    /// Those with several vectors cut rows into the pieces.
+    /// Products with several vectors cut long rows into pieces.
     pub fn in_tiles(&self, found: &FoundTiles) -> GpuLayout {
         let [row_ptr, columns, values] = self.arrays;
         let cut = self.layout();
