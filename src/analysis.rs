@@ -171,6 +171,11 @@ impl<'a> Analysis<'a> {
         Analysis { values, ..Analysis::sampled_pattern(csr.pattern()) }
     }
 
+    /// Creates an analysis for estimates that samples a matrix of any size, for callers in a hurry.
+    pub(crate) fn hurried<T: Scalar>(csr: CsrRef<'a, T>) -> Self {
+        Analysis { detail: Detail::Sampled, ..Analysis::of(csr) }
+    }
+
     /// Creates an analysis for estimates from a pattern without values; see [`Analysis::sampled`].
     pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
         Analysis { detail: Detail::of(pattern.nnz()), ..Analysis::new(pattern) }

@@ -5,8 +5,12 @@
 //! functions here call closures through references, once for each part of the work, so that
 //! rayon's code is compiled once.
 
+mod team;
+
 use std::ops::Range;
 use std::sync::Mutex;
+
+use self::team::Lent;
 
 /// Returns bounds of parts of about equal weight: part `p` is `bounds[p]..bounds[p + 1]`.
 ///
@@ -60,7 +64,18 @@ pub fn over_parts<T: Send>(
     work: &(impl Fn(Range<usize>, &mut [T]) + Sync),
 ) {
     assert_eq!(bounds.last().copied(), Some(y.len()), "bounds do not cover the vector");
-    run(bounds, y, &|range, y| work(range, y));
+    assert!(bounds.is_sorted(), "bounds do not rise");
+    let parts = bounds.len() - 1;
+    let lent = Lent::new(y);
+    #[expect(unsafe_code, reason = "threads write to parts of y")]
+    let of_part = |part: usize| {
+        let range = bounds[part]..bounds[part + 1];
+        // SAFETY: bounds rise to the length of y, and each part is taken once.
+        work(range.clone(), unsafe { lent.part(range.start, range.len()) });
+    };
+    if parts < 2 || !team::run(parts, &of_part) {
+        run(bounds, y, &|range, y| work(range, y));
+    }
 }
 
 fn run<T: Send>(

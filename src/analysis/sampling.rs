@@ -18,7 +18,7 @@ const FEWEST_WARPS: usize = 128;
 const QUICK_RATE: usize = 32;
 
 /// Minimum and maximum number of entries that an estimate samples.
-const QUICK_ENTRIES: [usize; 2] = [1 << 15, 1 << 17];
+pub(crate) const QUICK_ENTRIES: [usize; 2] = [1 << 15, 1 << 17];
 
 /// Minimum number of sampled groups, however long the rows are: for groups of up to [`BLOCK_ROWS`]
 /// rows (which GPUs count, too), and for larger groups.

@@ -8,9 +8,12 @@ use crate::check;
 use crate::csr::CsrRef;
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Refusal, Target};
+use crate::format::{Basis, CSR, Candidate, Refusal, Target};
 use crate::operator::{PreparedOperator, permute_back, seeded};
 use crate::scalar::Scalar;
+
+/// Number of conversions that are timed at most.
+const CONVERSIONS: usize = 3;
 
 /// Checks and times one candidate on this host, over rayon's current threads.
 ///
@@ -48,9 +51,24 @@ struct HostCopy<T: Scalar> {
 }
 
 impl<T: Scalar> HostCopy<T> {
-    /// Computes y = A x.
-    fn product(&mut self) -> Result<()> {
-        self.operator.multiply((T::ONE, T::ZERO), self.vectors, &self.x, &mut self.y)
+    /// Computes y = A x this many times; returns the time, in seconds.
+    fn products(&mut self, count: u64) -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..count {
+            self.operator.multiply((T::ONE, T::ZERO), self.vectors, &self.x, &mut self.y)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Returns the number of products, a power of two, that take as long as a sample at least, after
+    /// the first products.
+    fn products_of_a_sample(&mut self, protocol: &Protocol) -> Result<u64> {
+        self.products(u64::from(protocol.warmup))?;
+        let mut count = 1;
+        while self.products(count)? < protocol.min_sample_s {
+            count *= 2;
+        }
+        Ok(count)
     }
 }
 
@@ -63,38 +81,29 @@ fn time<T: Scalar>(
     let mut convert_s = Vec::new();
     let vectors = protocol.vectors;
     check_vectors(csr, candidate, target, vectors)?;
-    let mut copies = vec![copy(csr, candidate, target, vectors, protocol.seed, &mut convert_s)?];
-    let first = &mut copies[0];
-    first.operator.verify_many(csr, vectors, protocol.seed)?;
+    let mut own = copy(csr, candidate, target, vectors, protocol.seed, &mut convert_s)?;
+    let conversions = CONVERSIONS.min(protocol.max_copies as usize);
+    while convert_s.len() < conversions && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
+        own = copy(csr, candidate, target, vectors, protocol.seed, &mut convert_s)?;
+    }
+    own.operator.verify_many(csr, vectors, protocol.seed)?;
     let start = Instant::now();
-    first.operator.update_values(csr.values())?;
+    own.operator.update_values(csr.values())?;
     let update_s = start.elapsed().as_secs_f64();
-    let bytes = first.operator.bytes();
+    let bytes = own.operator.bytes();
 
-    let of_vectors = if vectors == 1 { 0 } else { vector_bytes(csr, vectors) };
-    let wanted = protocol.copies(bytes + of_vectors, target.device);
-    while copies.len() < wanted && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
-        let seed = protocol.seed + copies.len() as u64;
-        copies.push(copy(csr, candidate, target, vectors, seed, &mut convert_s)?);
-    }
-
-    let turns = copies.len();
-    let mut turn = 0;
-    let mut products = |count: u64| -> Result<f64> {
-        let start = Instant::now();
-        for _ in 0..count {
-            copies[turn].product()?;
-            turn = (turn + 1) % turns;
+    let count = own.products_of_a_sample(protocol)?;
+    // CSR takes turns with the candidate, so that both are timed while the host is equally fast.
+    let mut beside = base(csr, candidate, target, vectors, protocol)?;
+    let mut of_csr = Vec::new();
+    let spmv = take_samples(protocol, || {
+        if let Some((base, count)) = &mut beside {
+            of_csr.push(base.products(*count)? / *count as f64);
         }
-        Ok(start.elapsed().as_secs_f64())
-    };
-    products(u64::from(protocol.warmup) * turns as u64)?;
-    let mut count = 1;
-    while products(count)? < protocol.min_sample_s {
-        count *= 2;
-    }
-    let spmv = take_samples(protocol, || Ok(products(count)? / count as f64))?;
-    check_last(csr, &copies[(turn + turns - 1) % turns])?;
+        Ok(own.products(count)? / count as f64)
+    })?
+    .beside(&of_csr);
+    check_last(csr, &own)?;
     Ok(Timing {
         convert_kernels: String::new(),
         reruns: Vec::new(),
@@ -103,8 +112,28 @@ fn time<T: Scalar>(
         convert: Samples::new(convert_s),
         update_s,
         bytes,
-        copies: turns as u32,
+        copies: 1,
     })
+}
+
+/// Returns CSR's layout with the number of products of a sample; `None` if it is the candidate, or
+/// if both do not fit into the device's memory.
+fn base<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    vectors: usize,
+    protocol: &Protocol,
+) -> Result<Option<(HostCopy<T>, u64)>> {
+    let base: Candidate = CSR.parse()?;
+    let bytes = (csr.nnz() * (size_of::<T>() + 4) + csr.nrows() * size_of::<usize>()) as u64;
+    if *candidate == base || bytes > target.device.memory_bytes / 8 {
+        return Ok(None);
+    }
+    let target = Target { basis: Basis::Original, ..*target };
+    let mut copy = copy(csr, &base, &target, vectors, protocol.seed, &mut Vec::new())?;
+    let count = copy.products_of_a_sample(protocol)?;
+    Ok(Some((copy, count)))
 }
 
 /// Converts a matrix without any cached analysis, and appends the time to `convert_s`.

@@ -2,9 +2,11 @@
 //!
 //! A candidate is converted, its product is compared with the CSR reference, and then it is timed.
 //! The number of products in a sample doubles until a sample is long enough; samples are taken
-//! until their median is close to their minimum. Several copies of the layout, each with its own x
-//! and y, take turns, so that the matrix is streamed from memory as far as the protocol's limits
-//! allow. The last product is checked again. All samples are kept.
+//! until their median is close to their minimum. On a GPU, several copies of the layout, each with
+//! its own x and y, take turns, so that the matrix is streamed from memory as far as the protocol's
+//! limits allow; on a host, one layout is multiplied again and again, in turns with CSR, because
+//! hosts are slower at some times than at others. The last product is checked again. All samples
+//! are kept.
 
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
@@ -50,6 +52,9 @@ pub struct Samples {
     pub median_s: f64,
     /// `median_s / min_s - 1`, rounded to 1e-6.
     pub spread: f64,
+    /// Shortest time of a product of CSR that took turns with these products, in seconds; on hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_s: Option<f64>,
 }
 
 /// Resolution of stored samples, in seconds; finer than any clock in use, so that records hold no
@@ -63,15 +68,32 @@ impl Samples {
     /// If there are no samples.
     #[track_caller]
     pub fn new(mut raw_s: Vec<f64>) -> Self {
-        // Dividing by a whole number gives quotients that print with few digits.
-        let rounded = |value: f64, tick: f64| (value / tick).round() / tick.recip().round();
         raw_s.iter_mut().for_each(|sample| *sample = rounded(*sample, TICK_S));
         let mut sorted = raw_s.clone();
         sorted.sort_by(f64::total_cmp);
         let (min_s, median_s) = (sorted[0], sorted[sorted.len() / 2]);
         let spread = if min_s > 0.0 { rounded(median_s / min_s - 1.0, 1e-6) } else { 0.0 };
-        Samples { raw_s, min_s, median_s, spread }
+        Samples { raw_s, min_s, median_s, spread, beside_s: None }
     }
+
+    /// Returns the samples with those of CSR, which took turns with them.
+    #[must_use]
+    fn beside(self, of_csr: &[f64]) -> Self {
+        let shortest_s = of_csr.iter().copied().reduce(f64::min);
+        Samples { beside_s: shortest_s.map(|seconds| rounded(seconds, TICK_S)), ..self }
+    }
+
+    /// Returns the shortest sample over that of CSR, if both took turns.
+    fn over_csr(&self) -> Option<f64> {
+        let beside_s = self.beside_s.filter(|&seconds| seconds > 0.0)?;
+        Some(self.min_s / beside_s)
+    }
+}
+
+/// Rounds to a multiple of `tick`, the reciprocal of a whole number, by which it divides, so that
+/// the quotient prints with few digits.
+fn rounded(value: f64, tick: f64) -> f64 {
+    (value / tick).round() / tick.recip().round()
 }
 
 /// Result of timing a candidate.
@@ -122,6 +144,13 @@ impl Timing {
     /// Iterates over the samples of all runs, the first run first.
     pub fn runs(&self) -> impl Iterator<Item = &Samples> {
         [&self.spmv].into_iter().chain(&self.reruns)
+    }
+
+    /// Returns the time of a product over that of CSR, if both took turns: the median of all runs.
+    pub fn over_csr(&self) -> Option<f64> {
+        let mut ratios = self.runs().map(Samples::over_csr).collect::<Option<Vec<f64>>>()?;
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied()
     }
 
     /// Computes the cost from the samples.
@@ -369,7 +398,7 @@ mod tests {
         let measurement = measured(u64::MAX);
         let Outcome::Timed(timing) = &measurement.outcome else { panic!("{measurement:?}") };
         assert!(timing.spmv.raw_s.len() >= 5 && timing.spmv.raw_s.len() <= 6);
-        assert_eq!((timing.copies, timing.convert.raw_s.len()), (3, 3));
+        assert_eq!((timing.copies, timing.convert.raw_s.len()), (1, 3));
         assert!(timing.spmv.min_s > 0.0 && timing.spmv.min_s <= timing.spmv.median_s);
         let text = serde_json::to_string(&measurement).expect("plain data");
         assert_eq!(serde_json::from_str::<Measurement>(&text).expect("own text"), measurement);

@@ -20,19 +20,45 @@ pub(super) struct Measured {
     pub(super) known: Known,
     /// Relative error of the time of one product.
     pub(super) error: f64,
+    /// Time of a product over that of CSR, if both took turns.
+    over_csr: Option<f64>,
 }
 
 impl Measured {
     /// Takes the cost of a measurement; a noisy one counts with its uncertainty.
     fn of(candidate: Candidate, outcome: Outcome) -> Self {
+        let mut over_csr = None;
         let (cost, error) = match outcome {
-            Outcome::Timed(timing) => (Ok(timing.cautious_cost()), timing.error()),
+            Outcome::Timed(timing) => {
+                over_csr = timing.over_csr();
+                (Ok(timing.cautious_cost()), timing.error())
+            }
             Outcome::Refused { reason }
             | Outcome::Wrong { reason }
             | Outcome::Failed { reason }
             | Outcome::Cut { reason } => (Err(Refusal::new(reason)), 0.0),
         };
-        Measured { known: Known { candidate, cost }, error }
+        Measured { known: Known { candidate, cost }, error, over_csr }
+    }
+
+    /// Sets the time of one product, in seconds.
+    fn set_spmv_s(&mut self, spmv_s: f64) {
+        if let Ok(cost) = &mut self.known.cost {
+            cost.spmv_s = spmv_s;
+        }
+    }
+}
+
+/// Replaces the times of candidates that took turns with CSR by that of CSR times their ratios: a
+/// host is slower at some times than at others, by more than formats differ.
+fn beside_csr(measured: &mut [Measured]) {
+    let base = measured.iter_mut().find(|one| one.known.candidate.is_csr());
+    let Some(Ok(cost)) = base.map(|base| &base.known.cost) else { return };
+    let base_s = cost.spmv_s;
+    for one in measured {
+        if let Some(over_csr) = one.over_csr {
+            one.set_spmv_s(base_s * over_csr);
+        }
     }
 }
 
@@ -61,6 +87,7 @@ impl Tuner {
                 Answer::Stale(why) => stale.push(why),
             }
         }
+        beside_csr(&mut known);
         Ok((known, stale))
     }
 
@@ -105,6 +132,7 @@ impl Tuner {
             }
             Ok(())
         })?;
+        beside_csr(&mut known);
         Ok(known)
     }
 }

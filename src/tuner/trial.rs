@@ -8,7 +8,7 @@ use super::Tuner;
 use super::decide::{Decided, thoughts};
 use super::subject::Subject;
 use crate::analysis::Analysis;
-use crate::analysis::sampling::WHOLE;
+use crate::analysis::sampling::{QUICK_ENTRIES, WHOLE};
 use crate::check;
 use crate::choose::policy::Mode;
 use crate::choose::trial::{CLEAR, Hopeful, LEAST_TOTAL_S, trial_budget_s, tried};
@@ -29,8 +29,14 @@ const SEED: u64 = 1;
 /// Time of one sample, in seconds, if the budget allows as much.
 const SAMPLE_S: f64 = 2e-4;
 
+/// Least and largest number of products of CSR before a trial is planned.
+const FIRST: [usize; 2] = [3, 20];
+
 /// Least and largest number of samples of each operator.
 const ROUNDS: [usize; 2] = [4, 16];
+
+/// Ratio to the fastest contender's shortest sample from which on a contender has lost.
+const DECIDED: f64 = 1.1;
 
 /// An operator in a trial, with the times of its products.
 struct Contender<T: Scalar> {
@@ -88,9 +94,12 @@ impl Tuner {
         let unanalysed = Analysis::sampled(csr);
         let baseline: Candidate = CSR.parse()?;
         let mut base = self.contender(subject, &unanalysed, &baseline, &target, vectors)?;
-        // The first product loads the matrix.
-        for _ in 0..3 {
+        // The first products load the matrix and wake threads up.
+        for _ in 0..FIRST[1] {
             base.sample(&x, 1)?;
+            if base.raw_s.len() >= FIRST[0] && base.raw_s.iter().sum::<f64>() > SAMPLE_S {
+                break;
+            }
         }
         let base_s = base.samples().min_s;
         let budget_s = trial_budget_s(all_s(base_s));
@@ -100,7 +109,13 @@ impl Tuner {
             Ok(is_choice.then_some(base.operator))
         };
         if !decided.analysed {
-            if all_s(base_s) < LEAST_TOTAL_S || self.analysis_s(csr.nnz()) > left_s() / 2.0 {
+            let pays = |entries| self.analysis_s(entries) <= left_s() / 2.0;
+            if !pays(csr.nnz().min(WHOLE)) && pays(csr.nnz().min(QUICK_ENTRIES[0])) {
+                // One that exists already is used.
+                let _ = analysis.set(Analysis::hurried(csr));
+            }
+            let whole = analysis.get().is_none_or(Analysis::is_whole);
+            if all_s(base_s) < LEAST_TOTAL_S || whole && !pays(csr.nnz().min(WHOLE)) {
                 return keep(base, decided);
             }
             *decided = self.decide_about(subject, analysis, workload, Mode::Rank, &mut |_| ())?;
@@ -179,9 +194,10 @@ impl Tuner {
         tried(&all, base_s, left_s, workload).into_iter().cloned().collect()
     }
 
-    /// Returns the expected time of an analysis with all predictions for a matrix of `nnz` nonzeros,
-    /// from two that were timed on this host; the first call times them, in a few milliseconds.
-    fn analysis_s(&self, nnz: usize) -> f64 {
+    /// Returns the expected time of an analysis with all predictions that looks at this number of
+    /// entries, from two that were timed on this host; the first call times them, in a few
+    /// milliseconds.
+    fn analysis_s(&self, entries: usize) -> f64 {
         static TIMED: OnceLock<[f64; 2]> = OnceLock::new();
         let [all_s, entry_s] = *TIMED.get_or_init(|| {
             let timed = |rows: usize| {
@@ -203,12 +219,12 @@ impl Tuner {
                 _ => [0.0, 0.0],
             }
         });
-        // An analysis looks at `WHOLE` entries at most: it samples larger matrices.
-        all_s + entry_s * nnz.min(WHOLE) as f64
+        all_s + entry_s * entries as f64
     }
 }
 
-/// Times the products of all contenders, which take turns, until the time is over.
+/// Times the products of all contenders, which take turns, until the time is over or one of them is
+/// clearly the fastest.
 fn race<T: Scalar>(
     contenders: &mut [Contender<T>],
     x: &[T],
@@ -223,7 +239,7 @@ fn race<T: Scalar>(
         contender.raw_s.clear();
     }
     for round in 0..ROUNDS[1] {
-        if round >= ROUNDS[0] && left_s() <= 0.0 {
+        if round >= ROUNDS[0] && (left_s() <= 0.0 || is_decided(contenders)) {
             break;
         }
         for contender in contenders.iter_mut() {
@@ -231,6 +247,13 @@ fn race<T: Scalar>(
         }
     }
     Ok(())
+}
+
+/// Tells whether all contenders but one are clearly slower than that one.
+fn is_decided<T: Scalar>(contenders: &[Contender<T>]) -> bool {
+    let shortest = contenders.iter().map(|one| one.samples().min_s);
+    let best_s = shortest.clone().fold(f64::INFINITY, f64::min);
+    shortest.filter(|&own_s| own_s <= DECIDED * best_s).count() == 1
 }
 
 /// Scales expected totals.

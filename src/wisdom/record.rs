@@ -307,6 +307,9 @@ fn samples(what: &str, samples: &Samples) -> Result<(), String> {
     if let Some(bad) = samples.raw_s.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
         return Err(format!("{what}: a sample is {bad}"));
     }
+    if let Some(bad) = samples.beside_s.filter(|s| !(s.is_finite() && *s >= 0.0)) {
+        return Err(format!("{what}: beside_s is {bad}"));
+    }
     let computed = Samples::new(samples.raw_s.clone());
     // Older versions stored samples without rounding.
     let same = |a: f64, b: f64| (a - b).abs() <= TICK_S;

@@ -8,7 +8,7 @@ use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::cost::{Cost, CostInputs};
 use ellect::device::Device;
-use ellect::format::{Basis, Candidate};
+use ellect::format::{Basis, CSR, Candidate};
 use ellect::measure::{Measurement, Outcome};
 use ellect::unstable::choose::baseline_spmv_s;
 use ellect::unstable::cost::{Estimator, relate, terms};
@@ -193,7 +193,9 @@ impl Records {
         let case = |(key, measured): (Key<'_>, Sorted<'_>)| {
             let (source, fingerprint, precision) = key;
             let structure = &self.structures[&fingerprint];
-            let trials = measured.into_values().filter_map(|m| trial(m, device));
+            let csr_s = measured.values().find(|m| m.candidate == CSR).and_then(|m| m.cost());
+            let csr_s = csr_s.map(|cost| cost.spmv_s);
+            let trials = measured.into_values().filter_map(|m| trial(m, device, csr_s));
             let mut trials: Vec<Trial> = trials.collect();
             let target = Workload::default().target(device, precision);
             let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
@@ -241,12 +243,16 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
 
 /// Returns the trial of a measurement; `None` if it was not timed, if this program does not know the
 /// candidate, or if it multiplies such a matrix by another kernel.
-fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
+///
+/// The time of a candidate that took turns with CSR is `csr_s`, that of CSR in seconds, times their
+/// ratio.
+fn trial(measurement: &Measurement, device: &Device, csr_s: Option<f64>) -> Option<Trial> {
     let Outcome::Timed(timing) = &measurement.outcome else { return None };
     if other_image(measurement).is_some() {
         return None;
     }
     let cost = timing.cost();
+    let beside_s = csr_s.zip(timing.over_csr()).map(|(csr_s, over_csr)| csr_s * over_csr);
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let inputs = measurement.inputs.as_deref()?;
     let target = Workload::default().target(device, measurement.precision);
@@ -258,7 +264,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
         estimate: estimator.cost(&candidate, &inputs.work),
         convert_s: if inputs.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
         conversion_is_known: !timing.convert_kernels.is_empty(),
-        spmv_s: cost.spmv_s,
+        spmv_s: beside_s.unwrap_or(cost.spmv_s),
         runs_s: timing.runs().map(|samples| samples.min_s).collect(),
         candidate,
     })

@@ -76,9 +76,12 @@ pub struct Bench {
     /// Time only CSR and the computation of features, and compare the features with the host's
     #[arg(long, conflicts_with_all = ["json", "records", "only"])]
     features: bool,
-    /// Compare the choices of operators for this host, with and without trials, with the best
+    /// Compare ways to choose a candidate for this host with the best one
     #[arg(long, conflicts_with_all = ["json", "records", "only", "features"])]
     choices: bool,
+    /// An earlier build of this program, whose choices are compared too, with --choices
+    #[arg(long, value_name = "PROGRAM", requires = "choices")]
+    before: Option<PathBuf>,
     /// Number of products, with --choices
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = count, requires = "choices")]
     spmvs: u64,
