@@ -9,12 +9,14 @@ use rayon::prelude::*;
 
 use crate::analysis::Analysis;
 use crate::check;
-use crate::cost;
+use crate::cost::{self, Estimator};
 use crate::csr::{Csr, CsrRef};
 use crate::device::{Device, KernelFigures, Kind, PerPrecision, SCHEMA};
-use crate::format::{Basis, Candidate, Target, candidates};
+use crate::format::{Basis, CSR, Candidate, Target, candidates};
+use crate::generate;
+use crate::operator::PreparedOperator;
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 
 /// Measures this host over rayon's current threads and returns its profile.
 ///
@@ -196,18 +198,23 @@ fn blocks() -> Csr<f64> {
     Csr::from_triplets(ROWS, ROWS, entries).expect("indices are in range")
 }
 
-/// Returns the kernel figures: products from the shipped profile, conversions as measured here.
+/// Returns the kernel figures: products from the shipped profile at the pace of this host,
+/// conversions as measured here.
 ///
 /// Products are not fitted here: the small matrices that fit in the probe's time predict real
-/// products worse than another host's figures on real matrices (tests/results/hosts.md).
+/// products worse than another host's figures on real matrices (tests/results/hosts.md). The pace
+/// keeps these figures in proportion to the bandwidths: a host that is half as fast in both has the
+/// same fastest formats.
 fn kernels(device: &Device) -> BTreeMap<String, KernelFigures> {
     let in_f64 = blocks();
     let in_f32 = in_f64.cast::<f32>();
     let shipped = Device::shipped().into_iter().find(|shipped| shipped.name == device.name);
+    let pace = shipped.as_ref().map_or(1.0, |shipped| pace(shipped, device.processors, &in_f64));
     let kernel = |candidate: Candidate| {
         let product = shipped
             .as_ref()
             .map(|shipped| cost::kernel_figures(shipped, &candidate))
+            .map(|figures| at_pace(figures, pace))
             .unwrap_or_default();
         let conversion = || {
             let f64 = conversion(&candidate, device, in_f64.as_ref())?;
@@ -221,6 +228,48 @@ fn kernels(device: &Device) -> BTreeMap<String, KernelFigures> {
     candidates(Kind::Host).into_iter().map(kernel).collect()
 }
 
+/// Returns the time of products with CSR on `processors` threads of this host over their time by the
+/// shipped profile: the geometric mean of a matrix with long rows, `long`, and one with short rows,
+/// both in the caches.
+fn pace(shipped: &Device, processors: u32, long: &Csr<f64>) -> f64 {
+    let device = Device { processors, ..shipped.clone() };
+    let short = generate::by_name("stencil5", 20_000, 1);
+    let ratios = [Some(long), short.as_ref().ok()].map(|csr| over_estimate(csr?, &device));
+    let known: Vec<f64> = ratios.into_iter().flatten().collect();
+    let logarithms = known.iter().map(|ratio| ratio.ln()).sum::<f64>();
+    (logarithms / known.len().max(1) as f64).exp().clamp(0.05, 20.0)
+}
+
+/// Measures a product with CSR over its estimate.
+fn over_estimate(csr: &Csr<f64>, device: &Device) -> Option<f64> {
+    let target = target(device, Precision::F64);
+    let candidate: Candidate = CSR.parse().ok()?;
+    let analysis = Analysis::new(csr.pattern());
+    let work = candidate.work(&analysis, &target).ok()?;
+    let estimated_s = Estimator::new(&analysis, &target).cost(&candidate, &work).spmv_s;
+    let operator = PreparedOperator::new(csr, &candidate, &target).ok()?;
+    let (x, mut y) = (vec![1.0; csr.ncols()], vec![0.0; csr.nrows()]);
+    let mut product = || operator.apply(1.0, &x, 0.0, &mut y).is_ok();
+    let once_s = best_s(3, &mut product);
+    Some(best_s(passes(once_s), product) / estimated_s)
+}
+
+/// Scales the times of computing.
+fn at_pace(figures: KernelFigures, pace: f64) -> KernelFigures {
+    let scaled = |times: PerPrecision| PerPrecision {
+        f32: rounded(pace * times.f32),
+        f64: rounded(pace * times.f64),
+    };
+    KernelFigures {
+        entry_ns: scaled(figures.entry_ns),
+        row_ns: scaled(figures.row_ns),
+        change_ns: scaled(figures.change_ns),
+        step_ns: scaled(figures.step_ns),
+        fixed_us: scaled(figures.fixed_us),
+        ..figures
+    }
+}
+
 /// Measures the time of converting and of updating one entry, in nanoseconds; `None` if the
 /// candidate does not apply.
 fn conversion<T: Scalar>(
@@ -228,13 +277,7 @@ fn conversion<T: Scalar>(
     device: &Device,
     csr: CsrRef<'_, T>,
 ) -> Option<[f64; 2]> {
-    let target = Target {
-        device,
-        precision: T::PRECISION,
-        basis: Basis::Original,
-        memory_limit: device.memory_bytes,
-        stored: Default::default(),
-    };
+    let target = target(device, T::PRECISION);
     let analysis = Analysis::new(csr.pattern());
     let work = candidate.work(&analysis, &target).ok()?;
     let convert_s = best_s(2, || {
@@ -244,6 +287,12 @@ fn conversion<T: Scalar>(
     let mut layout = candidate.format.convert(csr, &analysis, &candidate.params, &target).ok()?;
     let update_s = best_s(3, || layout.set_values(csr.values()));
     Some([convert_s, update_s].map(|s| rounded(s * 1e9 / work.entries as f64)))
+}
+
+/// Returns the target of products with one vector in the original basis.
+fn target(device: &Device, precision: Precision) -> Target<'_> {
+    let (basis, memory_limit) = (Basis::Original, device.memory_bytes);
+    Target { device, precision, basis, memory_limit, stored: Default::default() }
 }
 
 /// Rounds to 1e-3 ns: profiles are read by people, and the measurement is no more precise.

@@ -310,6 +310,11 @@ impl Model {
         self
     }
 
+    /// Tells whether a folder holds a model of a device.
+    pub fn is_in_folder(folder: &Path, device: &str, precision: Precision) -> bool {
+        file_names(device, precision).into_iter().any(|file| folder.join(file).exists())
+    }
+
     /// Reads the model of a device from a folder; `None` if there is none.
     ///
     /// # Errors

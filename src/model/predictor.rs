@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::{Model, Prediction, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, narrowed_s, relate, terms, works};
-use crate::device::Device;
+use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
@@ -103,6 +103,8 @@ pub struct Predictor {
     /// The candidates of each stage of the [`QuickModel`](super::QuickModel), parsed at their first
     /// use; `None` for one that is not valid.
     quick: [OnceLock<Vec<Option<Candidate>>>; Stage::ALL.len()],
+    /// The profile that the model learned from, if this device has another one that was probed.
+    learned: Option<Device>,
 }
 
 /// Inputs of a model for one matrix; see [`Predictor::inputs`].
@@ -124,10 +126,18 @@ impl Inputs {
 impl Predictor {
     /// Opens the model that [`Model::open`] finds, and prepares it.
     ///
+    /// A model that ships sees this host through the profile that it learned from: a probed profile
+    /// only scales its predictions, by the ratio of the estimates for CSR.
+    ///
     /// # Errors
     /// As [`Model::open`].
     pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Self>> {
-        Ok(Model::open(data, device, precision)?.map(Predictor::new))
+        let Some(model) = Model::open(data, device, precision)? else { return Ok(None) };
+        let ships = !Model::is_in_folder(&data.join("models"), &device.name, precision);
+        let probed = ships && device.kind == Kind::Host && !device.fitted;
+        let known = |other: &Device| other.name == model.device;
+        let learned = probed.then(|| Device::shipped().into_iter().find(known)).flatten();
+        Ok(Some(Predictor { learned, ..Predictor::new(model) }))
     }
 
     /// Prepares a model: resolves names.
@@ -141,6 +151,7 @@ impl Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
             parameters: parameters.collect(),
             quick: Default::default(),
+            learned: None,
             model,
         }
     }
@@ -221,20 +232,32 @@ impl Predictor {
     /// know, is predicted from the other format with the same parameters: it saves a part of what the
     /// estimates tell.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
-        let see = || (Features::of(analysis), Estimator::new(analysis, target));
-        let ((features, estimator), works) = par::join(see, || works(analysis, target));
-        let (features, matrix) = (self.model.features_of(&features), estimator.matrix_terms());
+        let see = || {
+            let learned = self.learned.as_ref().map(|device| Target { device, ..*target });
+            let learned = learned.map(|target| Estimator::new(analysis, &target));
+            (Features::of(analysis), Estimator::new(analysis, target), learned)
+        };
+        let (seen, works) = par::join(see, || works(analysis, target));
+        let (features, estimator, learned) = seen;
+        let learned = learned.as_ref().unwrap_or(&estimator);
+        let (features, matrix) = (self.model.features_of(&features), learned.matrix_terms());
+        let csr = works.iter().find(|(candidate, _)| candidate.is_csr());
+        let pace = csr.and_then(|(candidate, work)| {
+            let work = work.as_ref().ok()?;
+            Some(estimator.cost(candidate, work).spmv_s / learned.cost(candidate, work).spmv_s)
+        });
+        let pace = pace.filter(|pace| pace.is_finite()).unwrap_or(1.0);
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let terms = terms(work, &estimator.times(candidate, work), &matrix);
+            let terms = terms(work, &learned.times(candidate, work), &matrix);
             Some((candidate, estimator.cost(candidate, work), terms))
         });
         let mut suits: Vec<_> = suits.collect();
         relate(suits.iter_mut().map(|(candidate, _, terms)| (*candidate, terms)));
         let spmv_s: Vec<Option<f64>> = suits
             .iter()
-            .map(|(candidate, _, terms)| self.spmv_s(&mut inputs, candidate, terms))
+            .map(|(candidate, _, terms)| Some(pace * self.spmv_s(&mut inputs, candidate, terms)?))
             .collect();
         // A format that stores f32 is expected to be faster by a part of what the estimates tell.
         let borrowed_s = |candidate: &Candidate, estimate: &Cost| {
