@@ -15,16 +15,16 @@ use ellect::Scalar;
 use ellect::features::Features;
 use ellect::read::{Found, Options};
 use futures_util::{Stream, StreamExt};
-use memmap2::MmapMut;
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::failure::{ARGUMENT, ENCODING, Failure, INPUT, LIMIT, SLOW_BODY, STORAGE};
 use super::memory::{Reserved, Share};
+use super::rooms::Room;
 
-/// Number of bytes from which on a body of known length gets one buffer in large pages. Without it,
-/// the pages of a large body take longer than its hash, and reading copies its chunks into one.
+/// Number of bytes from which on a body of known length gets one buffer: reading would copy its
+/// chunks into one.
 const LARGE: u64 = 4 << 20;
 
 /// Time within which [`LEAST_BYTES`] must arrive, or the end of the body.
@@ -274,7 +274,7 @@ struct Receiving<'a> {
     hash: Xxh3,
     packed: bool,
     /// Room for the whole body if it is large, its length is known and its memory is reserved.
-    whole: Option<MmapMut>,
+    whole: Option<Room>,
     /// The chunks so far, unless they are in `whole` or in the file.
     chunks: Vec<Bytes>,
     /// Memory for this number of bytes of chunks.
@@ -294,7 +294,10 @@ impl<'a> Receiving<'a> {
             bytes: 0,
             hash: Xxh3::with_seed(seed),
             packed: false,
-            whole: reserved.as_ref().filter(|_| covered >= LARGE).and_then(|_| room(covered)),
+            whole: reserved
+                .as_ref()
+                .filter(|_| covered >= LARGE)
+                .and_then(|_| memory.rooms().take(covered)),
             chunks: Vec::new(),
             covered: if reserved.is_some() { covered } else { 0 },
             reserved,
@@ -355,7 +358,7 @@ impl<'a> Receiving<'a> {
         self.bytes += chunk.len() as u64;
         if let Some(whole) = &mut self.whole {
             let end = self.bytes as usize;
-            let room = whole.get_mut(start..end);
+            let room = whole.as_mut().get_mut(start..end);
             let room = room.ok_or_else(|| io::Error::other("it is longer than its header says"))?;
             room.copy_from_slice(&chunk);
             return Ok(());
@@ -390,15 +393,6 @@ impl<'a> Receiving<'a> {
         }
         true
     }
-}
-
-/// Returns a buffer of this number of bytes in large pages; `None` if there is no memory for it.
-fn room(bytes: u64) -> Option<MmapMut> {
-    let room = MmapMut::map_anon(usize::try_from(bytes).ok()?).ok()?;
-    // A system that has no large pages for it gives small ones.
-    #[cfg(target_os = "linux")]
-    let _ = room.advise(memmap2::Advice::HugePage);
-    Some(room)
 }
 
 pub fn unstored(error: io::Error) -> Failure {

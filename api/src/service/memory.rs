@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::{Failure, LIMIT, MEMORY};
+use super::rooms::Rooms;
 
 /// Time that a request waits for memory before it is refused.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,6 +40,8 @@ pub struct Share {
     kib: u32,
     /// Time that a request waits.
     patience: Duration,
+    /// A buffer that is kept gives way to requests.
+    rooms: Arc<Rooms>,
 }
 
 /// Memory that a request has reserved; it is returned when this is dropped.
@@ -57,7 +60,14 @@ impl Share {
         let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let kib = kib.min(most);
-        Share { free: Arc::new(Semaphore::new(kib as usize)), kib, patience: PATIENCE }
+        let free = Arc::new(Semaphore::new(kib as usize));
+        let rooms = Rooms::new(Arc::clone(&free));
+        Share { free, kib, patience: PATIENCE, rooms }
+    }
+
+    /// Returns the buffers for large bodies in this memory.
+    pub fn rooms(&self) -> &Arc<Rooms> {
+        &self.rooms
     }
 
     /// Returns the bytes of the share.
@@ -73,7 +83,8 @@ impl Share {
     /// Reserves memory if it is free now.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
-        Arc::clone(&self.free).try_acquire_many_owned(kib).ok().map(Reserved)
+        let reserve = || Arc::clone(&self.free).try_acquire_many_owned(kib).ok();
+        reserve().or_else(|| self.rooms.clear().then(reserve).flatten()).map(Reserved)
     }
 
     /// Reserves memory; waits until other requests have returned enough of it.
@@ -91,6 +102,9 @@ impl Share {
             let detail = json!({"got": bytes, "limit": self.bytes(), "setting": "memory"});
             return Err(Failure::new(&LIMIT, stated).with_detail(detail));
         };
+        if self.free.available_permits() < kib as usize {
+            self.rooms.clear();
+        }
         let waited = Arc::clone(&self.free).acquire_many_owned(kib);
         match tokio::time::timeout(self.patience, waited).await {
             Ok(permit) => permit.map(Reserved).map_err(Failure::internal),

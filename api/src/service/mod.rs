@@ -31,6 +31,7 @@ mod queries;
 mod recommend;
 mod records;
 mod room;
+mod rooms;
 mod routes;
 mod structures;
 pub mod tune;

@@ -1,0 +1,128 @@
+//! Buffers for large bodies. The pages of a new one take longer than the hash of the body, so that
+//! the last one is kept for a short time, for the body that comes next.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use memmap2::MmapMut;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Time for which a buffer that nobody uses is kept.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// A buffer that nobody uses, with its part of the memory.
+struct Kept {
+    map: MmapMut,
+    /// Number of buffers that were kept before it.
+    number: u64,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The buffer that is kept, at most one.
+pub struct Rooms {
+    /// One permit for each KiB of memory.
+    free: Arc<Semaphore>,
+    kept: Mutex<(u64, Option<Kept>)>,
+}
+
+impl Rooms {
+    /// Keeps buffers in the memory that these permits stand for, one for each KiB.
+    pub fn new(free: Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Rooms { free, kept: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (u64, Option<Kept>)> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the kept buffer and its memory back; returns false if there is none.
+    pub fn clear(&self) -> bool {
+        self.lock().1.take().is_some()
+    }
+
+    /// Returns a buffer of at least this number of bytes, for which memory is reserved; `None` if the
+    /// system gives none. A kept one holds bytes of an earlier body.
+    pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let bytes = usize::try_from(bytes).ok()?;
+        let kept = self.lock().1.take();
+        let map = match kept.filter(|kept| kept.map.len() >= bytes) {
+            Some(kept) => kept.map,
+            None => MmapMut::map_anon(bytes).ok()?,
+        };
+        Some(Room { map: Some(map), rooms: Arc::clone(self) })
+    }
+
+    /// Keeps a buffer for the next body, if its memory is free.
+    fn keep(self: &Arc<Self>, map: MmapMut) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(kib) = u32::try_from(map.len().div_ceil(1 << 10)) else { return };
+        self.clear();
+        let Ok(permit) = Arc::clone(&self.free).try_acquire_many_owned(kib) else { return };
+        let mut kept = self.lock();
+        kept.0 += 1;
+        let number = kept.0;
+        kept.1 = Some(Kept { map, number, _permit: permit });
+        drop(kept);
+        let rooms = Arc::clone(self);
+        runtime.spawn(async move {
+            tokio::time::sleep(KEPT).await;
+            rooms.lock().1.take_if(|kept| kept.number == number);
+        });
+    }
+}
+
+/// A buffer for one body.
+pub struct Room {
+    map: Option<MmapMut>,
+    rooms: Arc<Rooms>,
+}
+
+impl AsRef<[u8]> for Room {
+    fn as_ref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsMut<[u8]> for Room {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.map.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take() {
+            self.rooms.keep(map);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_buffer_is_kept_for_the_next_body_and_then_given_back() {
+        let free = Arc::new(Semaphore::new(100));
+        let rooms = Rooms::new(Arc::clone(&free));
+        let mut room = rooms.take(50 << 10).expect("memory");
+        room.as_mut()[7] = 1;
+        drop(room);
+        assert_eq!(free.available_permits(), 50);
+        let again = rooms.take(40 << 10).expect("memory");
+        assert_eq!((again.as_ref().len(), again.as_ref()[7]), (50 << 10, 1), "the same one");
+        assert_eq!(free.available_permits(), 100);
+        drop(again);
+        let larger = rooms.take(60 << 10).expect("memory");
+        assert_eq!((larger.as_ref().len(), larger.as_ref()[7]), (60 << 10, 0));
+        let reserved = Arc::clone(&free).try_acquire_many_owned(90).expect("memory");
+        drop(larger);
+        assert_eq!(free.available_permits(), 10, "not kept where the memory is in use");
+        drop(reserved);
+        drop(rooms.take(60 << 10));
+        tokio::time::sleep(KEPT / 2).await;
+        assert_eq!(free.available_permits(), 40);
+        tokio::time::sleep(KEPT).await;
+        assert_eq!(free.available_permits(), 100);
+    }
+}
