@@ -237,7 +237,7 @@ pub enum Verify {
 pub enum Trials {
     /// With [`Effort::Predict`], the two or three most promising candidates are converted and timed
     /// next to CSR, if the products to come are worth it: for at most 2 % of their expected time, or
-    /// 20 ms if that is at most 3 %.
+    /// 20 ms if that is at most 4 %.
     #[default]
     WhenTheyPay,
     /// Nothing is timed that the effort does not ask for.

@@ -13,6 +13,9 @@ use super::rooms::Rooms;
 /// Time that a request waits for memory before it is refused.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Time for which the buffer of a large body is kept for the next one.
+const KEPT: Duration = Duration::from_secs(10);
+
 /// Share of the budget for bodies that are held in memory. They have their own share, so that
 /// bodies never wait for matrices while matrices wait for bodies.
 const OF_BODIES: f64 = 0.25;
@@ -61,7 +64,7 @@ impl Share {
         let most = u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX);
         let kib = kib.min(most);
         let free = Arc::new(Semaphore::new(kib as usize));
-        let rooms = Rooms::new(Arc::clone(&free));
+        let rooms = Rooms::new(Arc::clone(&free), KEPT);
         Share { free, kib, patience: PATIENCE, rooms }
     }
 

@@ -7,9 +7,6 @@ use std::time::Duration;
 use memmap2::MmapMut;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Time for which a buffer that nobody uses is kept.
-const KEPT: Duration = Duration::from_secs(10);
-
 /// A buffer that nobody uses, with its part of the memory.
 struct Kept {
     map: MmapMut,
@@ -22,13 +19,16 @@ struct Kept {
 pub struct Rooms {
     /// One permit for each KiB of memory.
     free: Arc<Semaphore>,
+    /// Time for which a buffer that nobody uses is kept.
+    time: Duration,
+    /// Number of buffers that were kept so far, and the one that is.
     kept: Mutex<(u64, Option<Kept>)>,
 }
 
 impl Rooms {
-    /// Keeps buffers in the memory that these permits stand for, one for each KiB.
-    pub fn new(free: Arc<Semaphore>) -> Arc<Self> {
-        Arc::new(Rooms { free, kept: Mutex::default() })
+    /// Keeps buffers for this time in the memory that these permits stand for, one for each KiB.
+    pub fn new(free: Arc<Semaphore>, time: Duration) -> Arc<Self> {
+        Arc::new(Rooms { free, time, kept: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, Option<Kept>)> {
@@ -65,7 +65,7 @@ impl Rooms {
         drop(kept);
         let rooms = Arc::clone(self);
         runtime.spawn(async move {
-            tokio::time::sleep(KEPT).await;
+            tokio::time::sleep(rooms.time).await;
             rooms.lock().1.take_if(|kept| kept.number == number);
         });
     }
@@ -101,10 +101,11 @@ impl Drop for Room {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_buffer_is_kept_for_the_next_body_and_then_given_back() {
         let free = Arc::new(Semaphore::new(100));
-        let rooms = Rooms::new(Arc::clone(&free));
+        let time = Duration::from_millis(500);
+        let rooms = Rooms::new(Arc::clone(&free), time);
         let mut room = rooms.take(50 << 10).expect("memory");
         room.as_mut()[7] = 1;
         drop(room);
@@ -120,9 +121,8 @@ mod tests {
         assert_eq!(free.available_permits(), 10, "not kept where the memory is in use");
         drop(reserved);
         drop(rooms.take(60 << 10));
-        tokio::time::sleep(KEPT / 2).await;
         assert_eq!(free.available_permits(), 40);
-        tokio::time::sleep(KEPT).await;
+        tokio::time::sleep(3 * time).await;
         assert_eq!(free.available_permits(), 100);
     }
 }
