@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::device::{Device, Kind};
+use crate::device::Device;
 use crate::error::{Error, Result};
 
 /// Parameters of the timing protocol. Records of different protocols are not comparable.
@@ -110,19 +110,10 @@ impl Default for Protocol {
 }
 
 impl Protocol {
-    /// Returns the number of copies that take turns on this device if one takes `bytes` bytes. On a
-    /// host it is one: solvers there multiply one matrix again and again, and its caches hold many
-    /// of them.
+    /// Returns the number of copies that take turns on this device if one takes `bytes` bytes, so
+    /// that all of them exceed its cache by the protocol's factor. On hosts, only the profiles that
+    /// ship were measured so: products there are timed with one layout.
     pub fn copies(&self, bytes: u64, device: &Device) -> usize {
-        match device.kind {
-            Kind::Host => 1,
-            Kind::Gpu => self.cold_copies(bytes, device),
-        }
-    }
-
-    /// Returns the number of copies of `bytes` bytes each that exceed the device's cache by the
-    /// protocol's factor.
-    pub(crate) fn cold_copies(&self, bytes: u64, device: &Device) -> usize {
         let cold = self.cold_factor * device.cache_bytes as f64;
         let room = self.max_memory_share * device.memory_bytes as f64;
         let bytes = bytes.max(1) as f64;

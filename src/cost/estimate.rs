@@ -356,7 +356,7 @@ impl<'a> Estimator<'a> {
     /// previous product, if copies take turns as they did when the profiles were measured.
     fn cached_share(&self, bytes: f64) -> f64 {
         let device = self.target.device;
-        let copies = Protocol::default().cold_copies(bytes as u64, device) as f64;
+        let copies = Protocol::default().copies(bytes as u64, device) as f64;
         let filled = bytes * copies / device.cache_bytes.max(1) as f64;
         ((1.5 - filled) / 0.75).clamp(0.0, 1.0)
     }

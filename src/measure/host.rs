@@ -117,7 +117,7 @@ fn time<T: Scalar>(
 }
 
 /// Returns CSR's layout with the number of products of a sample; `None` if it is the candidate, or
-/// if both do not fit into the device's memory.
+/// if it takes over an eighth of the device's memory.
 fn base<T: Scalar>(
     csr: CsrRef<'_, T>,
     candidate: &Candidate,
