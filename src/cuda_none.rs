@@ -307,7 +307,7 @@ impl<T: Scalar> GpuOperator<T> {
         match self.never {}
     }
 
-    /// Tells whether dot products are computed in the pass of the product.
+    /// Tells whether dot products and w = w + gamma y are computed in the pass of the product.
     pub fn fuses_dots(&self) -> bool {
         match self.never {}
     }

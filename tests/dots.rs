@@ -1,10 +1,11 @@
-//! Products with dot products of their result: every candidate of a host, in both precisions.
+//! Products with dot products of their result, and with its multiple added to another vector: every
+//! candidate of a host, in both precisions.
 
 mod corpus;
 
 use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
-use ellect::dots::DotWith;
+use ellect::dots::{DotWith, Fused};
 use ellect::format::{Basis, Target, candidates};
 use ellect::generate::Spec;
 use ellect::{Csr, Error, Precision, PreparedOperator, Scalar, check};
@@ -59,6 +60,13 @@ fn check_dots<T: Scalar>(what: &str, operator: &PreparedOperator<T>) {
             };
             let dots: Vec<T> = list.iter().map(dot).collect();
             assert_eq!(results, dots, "{what}: {} dot products, beta {beta}", list.len());
+
+            let (mut y, mut w, gamma) = (before.clone(), z.clone(), T::from_f64(-3.0));
+            let sum: Vec<T> = z.iter().zip(&wanted).map(|(&z, &y)| z + gamma * y).collect();
+            let fused = Fused::new().dots(list, &mut results[..]).add(gamma, &mut w[..]);
+            operator.apply_fused(alpha, &x, beta, &mut y, fused).expect("lengths fit");
+            assert!(w == sum, "{what}: w, {} dot products, beta {beta}", list.len());
+            assert_eq!((y, results), (wanted, dots), "{what}: with w, beta {beta}");
         }
     }
 }
@@ -141,4 +149,29 @@ fn dot_products_that_there_are_not_are_refused() {
     assert!(matches!(error, Error::Shape { what: "z", got: 1, needed: 2 }), "{error}");
     let error = refused(&[DotWith::Y], 2);
     assert!(matches!(error, Error::Shape { got: 2, needed: 1, .. }), "{error}");
+
+    let (mut y, mut w, mut dots) = ([7.0; 2], [7.0; 3], [7.0; 1]);
+    let fused = Fused::new().dots(&[DotWith::Y], &mut dots[..]).add(1.0, &mut w[..]);
+    let error = operator.apply_fused(1.0, &x, 0.0, &mut y, fused).expect_err("w is longer");
+    assert!(matches!(error, Error::Shape { what: "w", got: 3, needed: 2 }), "{error}");
+    assert_eq!((y, w, dots), ([7.0; 2], [7.0; 3], [7.0; 1]), "nothing is written");
+}
+
+#[test]
+fn sums_of_vectors_reach_every_element() {
+    // Several chunks, the last of them not whole.
+    let csr: Csr<f64> = "stencil5:40000".parse::<Spec>().expect("a class and rows").make();
+    let n = csr.nrows();
+    let device = host();
+    let target = target(&device, Precision::F64, Basis::Original);
+    let candidate = "csr".parse().expect("a candidate");
+    let operator = PreparedOperator::new(&csr, &candidate, &target).expect("it applies");
+    let [x, before] = [1, 2].map(|seed| check::vector::<f64>(n, seed));
+    let (mut y, mut w, mut product) = (vec![0.0; n], before.clone(), vec![0.0; n]);
+    let fused = Fused::new().add(0.5, &mut w[..]);
+    operator.apply_fused(1.0, &x, 0.0, &mut y, fused).expect("lengths fit");
+    operator.apply(1.0, &x, 0.0, &mut product).expect("lengths fit");
+    assert_eq!(y, product);
+    let sum: Vec<f64> = before.iter().zip(&y).map(|(w, y)| w + 0.5 * y).collect();
+    assert_eq!(w, sum);
 }

@@ -1,5 +1,5 @@
-// Dot products of the result y of a product in the pass that computes y (products/*_dot.cu): number 0
-// is (y, x), number 1 is (y, y), number 2 is (y, z).
+// Dot products of the result y of a product, and w = w + gamma y, in the pass that computes y
+// (products/*_dot.cu): number 0 is (y, x), number 1 is (y, y), number 2 is (y, z).
 //
 // Products of elements are added in double precision, in an order that depends on the launch alone.
 // Each block writes its sums to places of its own, and dots_sum of vectors/dots.cu adds those up: equal
@@ -8,23 +8,26 @@
 #include "common.cuh"
 
 // Writes elements of y and sums up their products. Bit k of `wanted` tells whether dot product k is
-// computed; z is read only for number 2.
+// computed, and DOTS_ADD whether w = w + gamma y; z is read only for number 2, w only for DOTS_ADD.
 template <class T> struct Dots {
     const T* x;
     const T* z;
     T* y;
-    T alpha, beta;
+    T* w;
+    T alpha, beta, gamma;
     uint32_t wanted;
     double sums[DOTS_MOST] = {};
 
-    __device__ __forceinline__ Dots(const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted)
-        : x(x), z(z), y(y), alpha(alpha), beta(beta), wanted(wanted) {}
+    __device__ __forceinline__ Dots(const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,
+                                    T* w, T gamma)
+        : x(x), z(z), y(y), w(w), alpha(alpha), beta(beta), gamma(gamma), wanted(wanted) {}
 
-    // Writes y[row] = alpha * sum + beta * y[row]; with beta = 0, y is never read.
+    // Writes y[row] = alpha * sum + beta * y[row], and w[row]; with beta = 0, y is never read.
     __device__ __forceinline__ void put(uint64_t row, T sum) {
         const T result = beta == T(0) ? alpha * sum : alpha * sum + beta * y[row];
         __stcs(y + row, result);
         add(row, result);
+        if (wanted & DOTS_ADD) w[row] += gamma * result;
     }
 
     // Adds the products of y[row], which is `result`.

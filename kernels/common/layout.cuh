@@ -79,9 +79,10 @@ constexpr uint32_t VECTORS_THREADS = 256;
 constexpr uint32_t VECTORS_PARTS = 1024;
 
 // Dot products of the result of a product: maximum number of them; threads of the block that adds the
-// partial sums of one.
+// partial sums of one; bit of `wanted` that asks for w = w + gamma y.
 constexpr uint32_t DOTS_MOST = 3;
 constexpr uint32_t DOTS_THREADS = 1024;
+constexpr uint32_t DOTS_ADD = 8;
 
 // Exchange of halos: threads of a block, maximum number of blocks, and 64-bit words of the state.
 constexpr uint32_t EXCHANGE_THREADS = 256;

@@ -1,7 +1,7 @@
-// y = alpha A x + beta y with A in dense blocks, as bhll.cu, and dot products of y.
+// y = alpha A x + beta y with A in dense blocks, as bhll.cu, dot products of y, and w = w + gamma y.
 //
-// Launch: that of bhll.cu. Arguments are those of bhll.cu, then z, the dot products wanted, and the
-// places for partial sums (dots.cuh).
+// Launch: that of bhll.cu. Arguments are those of bhll.cu, then z, what is wanted, the places for
+// partial sums, w and gamma (dots.cuh).
 #include "block_hacks.cuh"
 #include "dots.cuh"
 
@@ -10,8 +10,8 @@
         name(uint32_t nrows, uint32_t ncols, const uint32_t* narrow, const uint64_t* wide,        \
              const uint32_t* bases, const uint32_t* order, const Column* columns,                 \
              const T* values, const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,     \
-             double* parts) {                                                                     \
-        Dots<T> dots(x, y, alpha, beta, z, wanted);                                               \
+             double* parts, T* w, T gamma) {                                                      \
+        Dots<T> dots(x, y, alpha, beta, z, wanted, w, gamma);                                     \
         blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
                                     [&](uint64_t row, T sum) { dots.put(row, sum); });            \
         dots.template finish<128>(parts);                                                         \

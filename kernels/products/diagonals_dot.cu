@@ -1,7 +1,8 @@
-// y = alpha A x + beta y with A stored by diagonals, as diagonals.cu, and dot products of y.
+// y = alpha A x + beta y with A stored by diagonals, as diagonals.cu, dot products of y, and
+// w = w + gamma y.
 //
-// Launch: that of diagonals.cu. Arguments are those of diagonals.cu, then z, the dot products wanted,
-// and the places for partial sums (dots.cuh).
+// Launch: that of diagonals.cu. Arguments are those of diagonals.cu, then z, what is wanted, the places
+// for partial sums, w and gamma (dots.cuh).
 #include "diagonals.cuh"
 #include "dots.cuh"
 
@@ -10,8 +11,8 @@
         name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
              const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
              const T* values, const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,     \
-             double* parts) {                                                                     \
-        Dots<T> dots(x, y, alpha, beta, z, wanted);                                               \
+             double* parts, T* w, T gamma) {                                                      \
+        Dots<T> dots(x, y, alpha, beta, z, wanted, w, gamma);                                     \
         diagonals<T, batch, pairs>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,  \
                                    [&](uint64_t row, T sum) { dots.put(row, sum); });             \
         dots.template finish<256>(parts);                                                         \

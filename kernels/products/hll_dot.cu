@@ -1,8 +1,8 @@
-// y = alpha A x + beta y with A in HLL, as hll.cu, for hacks of 32 rows and one thread a row, and dot
-// products of y. In f64, only for at most 8 entries per row on average.
+// y = alpha A x + beta y with A in HLL, as hll.cu, for hacks of 32 rows and one thread a row, dot
+// products of y, and w = w + gamma y. In f64, only for at most 8 entries per row on average.
 //
-// Launch: that of hll.cu. Arguments are those of hll.cu, then z, the dot products wanted, and the
-// places for partial sums (dots.cuh).
+// Launch: that of hll.cu. Arguments are those of hll.cu, then z, what is wanted, the places for
+// partial sums, w and gamma (dots.cuh).
 #include "dots.cuh"
 #include "hacks.cuh"
 
@@ -10,8 +10,8 @@
     extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,  \
              const uint32_t* order, const Column* columns, const T* values, const T* x, T* y,     \
-             T alpha, T beta, const T* z, uint32_t wanted, double* parts) {                       \
-        Dots<T> dots(x, y, alpha, beta, z, wanted);                                               \
+             T alpha, T beta, const T* z, uint32_t wanted, double* parts, T* w, T gamma) {        \
+        Dots<T> dots(x, y, alpha, beta, z, wanted, w, gamma);                                     \
         hacks<T, T, Column, 32, tpr, batch, Order::order_of_loads>(                               \
             nrows, narrow, wide, base, order, columns, values, x,                                 \
             [&](uint64_t row, T sum) { dots.put(row, sum); });                                    \

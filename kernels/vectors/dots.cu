@@ -1,13 +1,13 @@
-// Steps of solvers that read each vector once: several dot products of one vector, y = alpha x + beta y
-// with (y, y), and x = x + alpha p with p = r + beta p.
+// Steps of solvers that read each vector once: several dot products of one vector y with w = w + gamma y,
+// y = alpha x + beta y with (y, y), and x = x + alpha p with p = r + beta p.
 //
 // Factors are those of numbers.cuh. Sums are added in double precision, in an order that depends on the
 // length alone, so equal vectors give equal bits. Block b of B writes its partial sum of dot product k
 // to parts[k * B + b].
 //
-// Launch: dots_parts and axpby_dot in at most VECTORS_PARTS blocks of VECTORS_THREADS threads; dots_sum
-// in one block of DOTS_THREADS threads for each result; advance in blocks of 256 threads over
-// ceil(n / 2). No dynamic shared memory.
+// Launch: dots_parts, dots_parts_add and axpby_dot in at most VECTORS_PARTS blocks of VECTORS_THREADS
+// threads; dots_sum in one block of DOTS_THREADS threads for each result; advance in blocks of 256
+// threads over ceil(n / 2). No dynamic shared memory.
 #include "dots.cuh"
 #include "numbers.cuh"
 
@@ -33,11 +33,27 @@ template <class T>
 __device__ __forceinline__ void dots_parts(uint64_t n, const T* x, const T* y, const T* z,
                                            uint32_t wanted, double* parts) {
     await_previous();
-    Dots<T> dots(x, nullptr, T(0), T(0), z, wanted);
+    Dots<T> dots(x, nullptr, T(0), T(0), z, wanted, nullptr, T(0));
     T of_y[EACH];
     in_batches(
         n, [&](int e, uint64_t i) { of_y[e] = y[i]; },
         [&](int e, uint64_t i) { dots.add(i, of_y[e]); });
+    dots.template finish<VECTORS_THREADS>(parts);
+}
+
+// As dots_parts, and w = w + gamma y. A kernel of its own, as it takes more registers.
+template <class T>
+__device__ __forceinline__ void dots_parts_add(uint64_t n, const T* x, const T* y, const T* z,
+                                               uint32_t wanted, double* parts, T* w, T gamma) {
+    await_previous();
+    Dots<T> dots(x, nullptr, T(0), T(0), z, wanted, w, gamma);
+    T of_y[EACH], of_w[EACH];
+    in_batches(
+        n, [&](int e, uint64_t i) { of_y[e] = y[i], of_w[e] = w[i]; },
+        [&](int e, uint64_t i) {
+            w[i] = of_w[e] + gamma * of_y[e];
+            dots.add(i, of_y[e]);
+        });
     dots.template finish<VECTORS_THREADS>(parts);
 }
 
@@ -115,6 +131,11 @@ __device__ __forceinline__ void advance(uint64_t n, T alpha, const T* alpha_over
         dots_parts_##name(uint64_t n, const T* x, const T* y, const T* z, uint32_t wanted,        \
                           double* parts) {                                                        \
         dots_parts<T>(n, x, y, z, wanted, parts);                                                 \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(VECTORS_THREADS)                                 \
+        dots_parts_add_##name(uint64_t n, const T* x, const T* y, const T* z, uint32_t wanted,    \
+                              double* parts, T* w, T gamma) {                                     \
+        dots_parts_add<T>(n, x, y, z, wanted, parts, w, gamma);                                   \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(VECTORS_THREADS)                                 \
         axpby_dot_##name(uint64_t n, T alpha, const T* alpha_over, const T* alpha_under,          \

@@ -52,6 +52,8 @@ pub(super) fn plain(arg: Arg) -> ArgWord {
         Arg::Z => ArgWord::Dots(0),
         Arg::Wanted => ArgWord::Dots(1),
         Arg::Parts => ArgWord::Dots(2),
+        Arg::W => ArgWord::Dots(3),
+        Arg::Gamma => ArgWord::Dots(4),
         Arg::Array(_)
         | Arg::Temporary(_)
         | Arg::Scratch(_)
@@ -70,9 +72,9 @@ pub(super) struct Vectors {
     /// With several vectors, the distances in elements between rows of X, vectors of X, rows of Y and
     /// vectors of Y.
     pub strides: [u64; 4],
-    /// With dot products of y, the address of z, the dot products wanted, and the address of the partial
-    /// sums.
-    pub dots: [u64; 3],
+    /// With dot products of y, the address of z, what is wanted, the addresses of the partial sums and
+    /// of w, and the bits of gamma.
+    pub dots: [u64; 5],
 }
 
 impl From<[cuda::CUdeviceptr; 3]> for Vectors {
@@ -129,8 +131,8 @@ impl PreparedLaunch {
         Self::in_place(gpu, format.several(&self.described(), several))
     }
 
-    /// Prepares the launch that also computes dot products of y in place of this one; `None` if the
-    /// format has no such kernel. It is launched by [`PreparedLaunch::launch_after`].
+    /// Prepares the launch that also computes dot products of y and w = w + gamma y in place of this one;
+    /// `None` if the format has no such kernel. It is launched by [`PreparedLaunch::launch_after`].
     ///
     /// # Errors
     /// As [`PreparedLaunch::new`].
@@ -327,7 +329,8 @@ impl PreparedLaunch {
     }
 }
 
-fn bits<T: Scalar>(value: T) -> u64 {
+/// Returns the bits of a number, the rest of the word being 0.
+pub(super) fn bits<T: Scalar>(value: T) -> u64 {
     let mut word = [0u8; 8];
     let bytes = bytemuck::bytes_of(&value);
     word[..bytes.len()].copy_from_slice(bytes);

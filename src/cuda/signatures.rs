@@ -11,7 +11,7 @@ use crate::format::{Arg, Launch};
 use crate::scalar::Precision;
 
 /// Compares a launch with the parameters of its kernel in `image`. Without `precision`, the
-/// arguments alpha, beta and one match parameters of either precision.
+/// arguments alpha, beta, gamma and one match parameters of either precision.
 ///
 /// # Errors
 /// Names the argument that does not match, or the missing kernel.
@@ -39,7 +39,7 @@ fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
         // Structures of 8 bytes are passed as one number.
         Arg::U64(_) => matches!(param, Param::U64 | Param::Bytes(8)),
         Arg::XRow | Arg::XVector | Arg::YRow | Arg::YVector => param == Param::U64,
-        Arg::Alpha | Arg::Beta | Arg::One => match precision {
+        Arg::Alpha | Arg::Beta | Arg::Gamma | Arg::One => match precision {
             Some(Precision::F32) => param == Param::F32,
             Some(Precision::F64) => param == Param::F64,
             None => matches!(param, Param::F32 | Param::F64),
@@ -54,7 +54,8 @@ fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
         | Arg::X
         | Arg::Y
         | Arg::Z
-        | Arg::Parts => param == Param::U64,
+        | Arg::Parts
+        | Arg::W => param == Param::U64,
     }
 }
 

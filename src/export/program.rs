@@ -214,7 +214,9 @@ impl<T: Scalar> Export<'_, T> {
             Arg::XRow | Arg::XVector | Arg::YRow | Arg::YVector => {
                 unreachable!("a program multiplies one vector")
             }
-            Arg::Z | Arg::Wanted | Arg::Parts => unreachable!("a program only multiplies"),
+            Arg::Z | Arg::Wanted | Arg::Parts | Arg::W | Arg::Gamma => {
+                unreachable!("a program only multiplies")
+            }
             Arg::One => "Value(1)".into(),
             Arg::U32(number) => format!("{number}u"),
             // Also the null address.

@@ -182,9 +182,9 @@ pub trait Storage {
         None
     }
 
-    /// Returns the launch that multiplies as `one` does and also computes dot products of y, whose
-    /// arguments end with z, the dot products wanted, and partial sums. `None` if the format or this
-    /// variant has no such kernel.
+    /// Returns the launch that multiplies as `one` does and also computes dot products of y and
+    /// w = w + gamma y, whose arguments end with z, what is wanted, partial sums, w and gamma. `None` if
+    /// the format or this variant has no such kernel.
     fn with_dots(one: &Launch) -> Option<Launch> {
         let _ = one;
         None
@@ -338,7 +338,8 @@ impl Format {
         (self.several)(one, several)
     }
 
-    /// Returns the launch that also computes dot products of y: [`Storage::with_dots`].
+    /// Returns the launch that also computes dot products of y and w = w + gamma y:
+    /// [`Storage::with_dots`].
     pub fn with_dots(&self, one: &Launch) -> Option<Launch> {
         (self.with_dots)(one)
     }

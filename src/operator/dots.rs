@@ -1,7 +1,7 @@
-//! Products with dot products of their result.
+//! Products with dot products of their result, and with its multiple added to another vector.
 
 use super::{Location, PreparedOperator};
-use crate::dots::{self, DotWith, Wanted};
+use crate::dots::{self, DotWith, Fused, Wanted};
 use crate::error::Result;
 use crate::scalar::Scalar;
 
@@ -42,15 +42,36 @@ impl<T: Scalar> PreparedOperator<T> {
         with: &[DotWith<&[T]>],
         results: &mut [T],
     ) -> Result<()> {
-        let shape = [self.nrows, self.ncols];
-        let wanted = Wanted::of(with, shape, results.len(), |z: &[T]| z.len())?;
+        self.apply_fused(alpha, x, beta, y, Fused::new().dots(with, results))
+    }
+
+    /// Computes y = alpha A x + beta y, and of the new y what `fused` asks for: dot products as
+    /// [`PreparedOperator::apply_dot`] does, and w = w + gamma y.
+    ///
+    /// On a host, y is read once more for both together. For vectors on a GPU there is
+    /// `GpuOperator::apply_fused`, which computes them there, in the pass of the product where the format
+    /// can ([`PreparedOperator::fuses_dots`]). [`Fused`] has an example.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::apply_dot`]; [`Error::Shape`](crate::Error::Shape) unless w has as many
+    /// elements as y. Nothing is written then.
+    pub fn apply_fused(
+        &self,
+        alpha: T,
+        x: &[T],
+        beta: T,
+        y: &mut [T],
+        fused: Fused<'_, T, &[T], &mut [T]>,
+    ) -> Result<()> {
+        let wanted = Wanted::of(&fused, [self.nrows, self.ncols])?;
+        fused.check_lengths(self.nrows, |z| z.len(), |w| w.len())?;
         self.apply(alpha, x, beta, y)?;
-        dots::compute(&wanted, x, y, results);
+        dots::compute(&wanted, fused, x, y);
         Ok(())
     }
 
-    /// Tells whether dot products of vectors on a GPU are computed in the pass of the product; false on a
-    /// host.
+    /// Tells whether dot products of vectors on a GPU, and w = w + gamma y, are computed in the pass of the
+    /// product; false on a host.
     pub fn fuses_dots(&self) -> bool {
         match &self.location {
             Location::Host(_) => false,

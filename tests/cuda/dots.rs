@@ -1,10 +1,11 @@
-//! Products with dot products of their result on a GPU, and steps of solvers that read vectors once.
+//! Products with dot products of their result, and with its multiple added to another vector, on a GPU;
+//! steps of solvers that read vectors once.
 
 use std::sync::Arc;
 
 use ellect::analysis::Analysis;
 use ellect::cuda::{DeviceCsr, DeviceSlice, Factor, Gpu, GpuOperator, Graph};
-use ellect::dots::DotWith;
+use ellect::dots::{DotWith, Fused};
 use ellect::format::Candidate;
 use ellect::generate::Spec;
 use ellect::{Csr, Scalar, check};
@@ -45,7 +46,8 @@ fn check_dots<T: Scalar>(what: &str, a: &GpuOperator<T>, csr: &Csr<T>) {
     let x = check::whole_numbers::<T>(ncols, 1);
     let [before, z] = [2, 3].map(|seed| check::whole_numbers::<T>(nrows, seed));
     let nothing = vec![T::from_f64(f64::NAN); nrows];
-    let [on_x, on_z] = [&x, &z].map(|v| a.gpu().vector(v).expect("memory suffices"));
+    let on_gpu = |v: &[T]| a.gpu().vector(v).expect("memory suffices");
+    let [on_x, on_z] = [&x, &z].map(|v| on_gpu(v));
     for (beta, before) in [(0.0, &nothing), (-1.0, &before)] {
         let [two, beta] = [2.0, beta].map(T::from_f64);
         let rows = check::reference(csr, two, &x, beta, before);
@@ -65,13 +67,23 @@ fn check_dots<T: Scalar>(what: &str, a: &GpuOperator<T>, csr: &Csr<T>) {
             }
             let with: Vec<_> = list.iter().map(|&i| all[i].0).collect();
             let dots: Vec<T> = list.iter().map(|&i| all[i].1).collect();
-            let mut on_y = a.gpu().vector(before).expect("memory suffices");
+            let mut on_y = on_gpu(before);
             let nans = vec![T::from_f64(f64::NAN); list.len()];
-            let mut results = a.gpu().vector(&nans).expect("memory suffices");
+            let mut results = on_gpu(&nans);
             a.apply_dot(two, &on_x, beta, &mut on_y, &with, &mut results)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(host(&on_y) == y, "{what}: y, beta {beta}, {list:?}");
             assert_eq!(host(&results), dots, "{what}: beta {beta}, {list:?}");
+
+            let (gamma, mut on_y) = (T::from_f64(-3.0), on_gpu(before));
+            let (mut w, mut results) = (on_gpu(&z), on_gpu(&nans));
+            let fused = Fused::new().dots(&with, &mut results).add(gamma, &mut w);
+            a.apply_fused(two, &on_x, beta, &mut on_y, fused)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let sum: Vec<T> = z.iter().zip(&y).map(|(&z, &y)| z + gamma * y).collect();
+            assert!(host(&w) == sum, "{what}: w, beta {beta}, {list:?}");
+            assert!(host(&on_y) == y, "{what}: y with w, beta {beta}, {list:?}");
+            assert_eq!(host(&results), dots, "{what}: with w, beta {beta}, {list:?}");
         }
     }
 }
@@ -163,12 +175,14 @@ fn dot_products_repeat_to_the_last_bit_also_in_graphs() {
         }
 
         let again = gpu.vector(&[f64::NAN; 3]).expect("memory suffices");
+        let w = gpu.zeros::<f64>(n).expect("memory suffices");
         let raw = [DotWith::X, DotWith::Y, DotWith::Z(on_z.address())];
         a.ready_dots().expect("memory suffices");
         let graph = Graph::capture(&gpu, |stream| {
-            let (x, y, dots) = (on_x.address(), y.address(), again.address());
+            let (x, y) = (on_x.address(), y.address());
+            let fused = Fused::new().dots(&raw, again.address()).add(1.0, w.address());
             // SAFETY: the vectors have the matrix's dimensions and outlive the launches of the graph.
-            unsafe { a.apply_dot_raw(1.0, x, 0.0, y, (&raw, dots), stream) }
+            unsafe { a.apply_fused_raw(1.0, x, 0.0, y, fused, stream) }
         });
         let graph = graph.expect("it can be captured");
         for _ in 0..20 {
@@ -177,6 +191,9 @@ fn dot_products_repeat_to_the_last_bit_also_in_graphs() {
         }
         let replayed = host(&again).iter().map(|dot| dot.to_bits()).collect::<Vec<u64>>();
         assert_eq!(Some(replayed), first, "{candidate}, replayed");
+        let mut sum = vec![0.0; n];
+        (0..20).for_each(|_| sum.iter_mut().zip(&of_y).for_each(|(w, y)| *w += y));
+        assert_eq!(host(&w), sum, "{candidate}: w of 20 products");
     }
 }
 
@@ -238,6 +255,12 @@ fn dot_products_with_wrong_vectors_are_refused() {
     let other = Gpu::open(0).expect("it opens again");
     let foreign = other.zeros::<f64>(nrows).expect("memory suffices");
     assert!(refused(&[DotWith::Z(DeviceSlice::from(&foreign))], 1).contains("another `Gpu`"));
+    let mut foreign = foreign;
+    for (w, words) in [(&mut zeros(ncols), "w"), (&mut foreign, "another `Gpu`")] {
+        let fused = Fused::new().add(1.0, w);
+        let error = a.apply_fused(1.0, &x, 0.0, &mut y, fused).expect_err("it is refused");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 /// An iteration of conjugate gradients in fused steps.

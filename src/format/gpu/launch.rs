@@ -47,10 +47,14 @@ pub enum Arg {
     One,
     /// The address of z, with dot products of y.
     Z,
-    /// The dot products of y that are computed, a bit each: (y, x), (y, y) and (y, z).
+    /// A bit for each of (y, x), (y, y), (y, z) and w = w + gamma y, set if it is computed.
     Wanted,
     /// The address of the partial sums of dot products.
     Parts,
+    /// The address of w, to which gamma y is added.
+    W,
+    /// The factor gamma of y, in the layout's precision.
+    Gamma,
     /// A 32-bit unsigned number.
     U32(u32),
     /// A 64-bit unsigned number.
