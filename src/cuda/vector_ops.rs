@@ -1,5 +1,5 @@
-//! Operations on vectors that solvers need in addition to products: y = alpha x + beta y, dot products,
-//! and steps of conjugate gradients that read each vector once.
+//! Operations on vectors that solvers need in addition to products: y = alpha x + beta y, bounds, dot
+//! products, and steps of conjugate gradients that read each vector once.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -191,6 +191,45 @@ impl Gpu {
         self.queue_launch(&launch, [x.address(), p.address()], alpha.scale, beta.scale)
     }
 
+    /// Queues y = min(max(y, lower), upper) for each element: the step of a method with bounds on its
+    /// unknowns. NaN stays. Returns without waiting.
+    ///
+    /// ```no_run
+    /// use ellect::cuda::Gpu;
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let gpu = Gpu::open(0)?;
+    /// let mut y = gpu.vector(&[-2.0, 0.5, 7.0])?;
+    /// gpu.clamp(0.0, 1.0, &mut y)?;
+    ///
+    /// let mut host = [0.0; 3];
+    /// y.read(&mut host)?;
+    /// assert_eq!(host, [0.0, 0.5, 1.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless `lower` is at most `upper`, and if y is on another GPU;
+    /// [`Error::Device`] if the launch fails.
+    pub fn clamp<'y, T: Scalar>(
+        &self,
+        lower: T,
+        upper: T,
+        y: impl Into<DeviceSliceMut<'y, T>>,
+    ) -> Result<()> {
+        let y = y.into();
+        y.check(&self.queue, "y")?;
+        if lower.to_f64() <= upper.to_f64() {
+            let launch = clamp_launch(T::PRECISION, y.len() as u64);
+            return self.queue_launch(&launch, [0, y.address()], lower, upper);
+        }
+        Err(Error::argument(format!(
+            "the lower bound is {lower}, and the upper one {upper}; the lower one must be at most the \
+             upper one"
+        )))
+    }
+
     /// Checks that the numbers of these factors, alpha and beta, are on this GPU.
     fn check_factors<T: Scalar>(&self, factors: [&Factor<'_, T>; 2]) -> Result<()> {
         for (factor, name) in factors.into_iter().zip(["alpha", "beta"]) {
@@ -271,6 +310,12 @@ fn axpby_launch(precision: Precision, n: u64, [alpha, beta]: [[u64; 2]; 2]) -> L
     Launch::over(IMAGE, format!("axpby_{precision}"), n, 256, args)
 }
 
+/// Describes the launch of [`Gpu::clamp`] over `n` elements, with the bounds as alpha and beta.
+fn clamp_launch(precision: Precision, n: u64) -> Launch {
+    let args = vec![Arg::U64(n), Arg::Alpha, Arg::Beta, Arg::Y];
+    Launch::over(IMAGE, format!("clamp_{precision}"), n, 256, args)
+}
+
 /// Describes the two launches of a dot product of `n` elements; the addresses are those of the
 /// partial sums and of the result.
 fn dot_launches(precision: Precision, n: u64, addresses: [u64; 2]) -> [Launch; 2] {
@@ -325,7 +370,11 @@ fn advance_launch(precision: Precision, n: u64, [alpha, beta]: [[u64; 2]; 2], r:
 #[cfg(test)]
 pub(super) fn launches(precision: Precision, n: u64) -> Vec<Launch> {
     let factors = [[8, 16], [24, 32]];
-    let own = [axpby_launch(precision, n, factors), advance_launch(precision, n, factors, 40)];
+    let own = [
+        axpby_launch(precision, n, factors),
+        advance_launch(precision, n, factors, 40),
+        clamp_launch(precision, n),
+    ];
     let dots = dot_launches(precision, n, [8, 16]).into_iter();
     own.into_iter().chain(dots).chain(axpby_dot_launches(precision, n, factors, [40, 48])).collect()
 }
