@@ -29,6 +29,8 @@ mod ranks;
 mod several;
 #[path = "cuda/sharded.rs"]
 mod sharded;
+#[path = "../examples/solvers/methods/mod.rs"]
+mod solvers;
 mod toy;
 #[path = "cuda/turns.rs"]
 mod turns;

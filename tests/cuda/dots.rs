@@ -11,6 +11,7 @@ use ellect::generate::Spec;
 use ellect::{Csr, Scalar, check};
 
 use super::several::{self, once};
+use super::solvers::{self, SOLVED};
 use super::vectors::{Iterates, check_convergence, host};
 use super::{gpu, original, wanted};
 
@@ -228,6 +229,21 @@ fn check_steps<T: Scalar>(gpu: &Gpu, n: usize) {
         assert_eq!(host(&on_x), wanted(&x, &p, alpha), "{what}");
         assert_eq!(host(&on_p), wanted(&r, &p, beta), "{what}");
     }
+    let [lower, upper] = [-2.0, 1.0].map(T::from_f64);
+    let bounded = |v: T| {
+        if v < lower {
+            lower
+        } else if v > upper {
+            upper
+        } else {
+            v
+        }
+    };
+    let mut on_x = on_gpu(&x);
+    gpu.clamp(lower, upper, &mut on_x).expect("it is a range");
+    assert_eq!(host(&on_x), x.iter().map(|&v| bounded(v)).collect::<Vec<T>>(), "{what}");
+    let error = gpu.clamp(upper, lower, &mut on_x).expect_err("it is no range").to_string();
+    assert!(error.contains("lower bound is 1"), "{error}");
     let mut two = gpu.zeros::<T>(2).expect("memory suffices");
     let (mut own, other) = (on_gpu(&p), on_gpu(&vec![T::ONE; n + 1]));
     assert!(gpu.axpby_dot(T::ONE, &on_gpu(&p), T::ONE, &mut own, &mut two).is_err(), "two results");
@@ -272,6 +288,17 @@ fn fused(a: &GpuOperator<f64>, of: &mut Iterates) {
     gpu.axpby_dot(step, &of.q, 1.0, &mut of.r, &mut of.next).expect("lengths agree");
     let (step, turn) = (quotient(1.0, &of.rr, &of.pq), quotient(1.0, &of.next, &of.rr));
     gpu.advance(step, &mut of.p, &mut of.x, turn, &of.r).expect("lengths agree");
+}
+
+#[test]
+fn solvers_of_the_examples_find_known_solutions_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    drop(gpu);
+    for (method, rows) in SOLVED {
+        let found = solvers::run(method, "cuda:0", rows).expect("the solver runs");
+        println!("{method}: {} iterations, {}", found.iterations, found.formats.join(", "));
+        assert!(found.error <= solvers::MOST_ERROR, "{method}: error {:.1e}", found.error);
+    }
 }
 
 #[test]
