@@ -21,8 +21,15 @@ static int solve(const ellect::prepared<double> &a, const vector &b, vector &x) 
     const double enough = 1e-20 * rr;
     int iterations = 0;
     for (; rr > enough && iterations < 10000; iterations++) {
-        a.apply(1.0, p, 0.0, q);
-        const double alpha = rr / dot(p, q);
+        // q = A p, with (q, p).
+        double pq = 0.0;
+        ellect_fused fused = ellect::fused();
+        const std::int32_t with[] = {ELLECT_DOT_X};
+        fused.with = with;
+        fused.dots = 1;
+        fused.results = &pq;
+        a.apply_fused(1.0, p, 0.0, q, fused);
+        const double alpha = rr / pq;
         for (std::size_t i = 0; i < x.size(); i++) {
             x[i] += alpha * p[i];
             r[i] -= alpha * q[i];

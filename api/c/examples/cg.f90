@@ -61,7 +61,17 @@ contains
     ! Solves A x = b from x = 0.
     subroutine solve(iterations)
         integer, intent(out) :: iterations
-        real(c_double) :: r(n), p(n), q(n), rr, enough, alpha
+        real(c_double), target :: r(n), p(n), q(n), pq
+        real(c_double) :: rr, enough, alpha
+        integer(c_int32_t), target :: with(1)
+        integer(c_int64_t) :: length
+        type(ellect_fused) :: fused
+        length = n
+        with = ELLECT_DOT_X
+        fused%struct_size = c_sizeof(fused)
+        fused%with = c_loc(with)
+        fused%dots = 1
+        fused%results = c_loc(pq)
         x = 0
         r = b
         p = b
@@ -69,8 +79,10 @@ contains
         enough = 1e-24_c_double * rr
         do iterations = 0, 1000
             if (dot_product(r, r) <= enough) exit
-            call check(ellect_multiply(a, 1.0_c_double, p, 0.0_c_double, q))
-            alpha = rr / dot_product(p, q)
+            ! q = A p, with (q, p).
+            call check(ellect_apply_fused(a, 1.0_c_double, c_loc(p), length, 0.0_c_double, c_loc(q), &
+                length, fused))
+            alpha = rr / pq
             x = x + alpha * p
             r = r - alpha * q
             p = r + dot_product(r, r) / rr * p

@@ -23,6 +23,7 @@ module ellect
         ELLECT_EXHAUSTIVE = 3
     integer(c_int32_t), parameter :: ELLECT_ORIGINAL = 0, ELLECT_PERMUTED = 1
     integer(c_int32_t), parameter :: ELLECT_COLUMN_MAJOR = 0, ELLECT_ROW_MAJOR = 1
+    integer(c_int32_t), parameter :: ELLECT_DOT_X = 0, ELLECT_DOT_Y = 1, ELLECT_DOT_Z = 2
 
     ! Set struct_size of each descriptor to c_sizeof of it.
     type, bind(c) :: ellect_csr
@@ -42,6 +43,18 @@ module ellect
         integer(c_int32_t) :: effort = ELLECT_PREDICT, basis = ELLECT_ORIGINAL, verify = 0, &
             no_trials = 0
         integer(c_int64_t) :: vectors = 0, transposed = 0
+    end type
+
+    ! with, results, z and w are the c_loc of arrays.
+    type, bind(c) :: ellect_fused
+        integer(c_size_t) :: struct_size = 0
+        type(c_ptr) :: with = c_null_ptr
+        integer(c_int32_t) :: dots = 0, transposed = 0
+        type(c_ptr) :: results = c_null_ptr, z = c_null_ptr
+        integer(c_int64_t) :: z_len = 0
+        real(c_double) :: gamma = 0
+        type(c_ptr) :: w = c_null_ptr
+        integer(c_int64_t) :: w_len = 0
     end type
 
     type, bind(c) :: ellect_operator_info
@@ -138,6 +151,22 @@ module ellect
             type(c_ptr), value :: op, x, y, stream
             real(c_double), value :: alpha, beta
             integer(c_int64_t), value :: x_len, y_len
+        end function
+        integer(c_int32_t) function ellect_apply_fused(op, alpha, x, x_len, beta, y, y_len, fused) &
+                bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr, ellect_fused
+            type(c_ptr), value :: op, x, y
+            real(c_double), value :: alpha, beta
+            integer(c_int64_t), value :: x_len, y_len
+            type(ellect_fused), intent(in) :: fused
+        end function
+        integer(c_int32_t) function ellect_apply_fused_device(op, alpha, x, x_len, beta, y, y_len, &
+                fused, stream) bind(c)
+            import :: c_int32_t, c_int64_t, c_double, c_ptr, ellect_fused
+            type(c_ptr), value :: op, x, y, stream
+            real(c_double), value :: alpha, beta
+            integer(c_int64_t), value :: x_len, y_len
+            type(ellect_fused), intent(in) :: fused
         end function
         integer(c_int32_t) function ellect_apply_many(op, vectors, alpha, x, x_leading, x_order, &
                 beta, y, y_leading, y_order) bind(c)

@@ -41,6 +41,15 @@
 // The caller guarantees that arrays on a GPU are a valid matrix. Wrong arrays crash the program.
 #define ELLECT_TRUST 1
 
+// The dot product (y, x), of a square matrix.
+#define ELLECT_DOT_X 0
+
+// The dot product (y, y).
+#define ELLECT_DOT_Y 1
+
+// The dot product (y, z).
+#define ELLECT_DOT_Z 2
+
 // Values are `float`.
 #define ELLECT_F32 1
 
@@ -100,6 +109,34 @@ typedef struct ellect_tuner ellect_tuner;
 
 // Status of a call: `ELLECT_OK` or the kind of failure. The numbers never change.
 typedef int32_t ellect_status;
+
+// A list of what a product computes of the new y in the same pass: up to 3 dot products, and
+// w = w + gamma y. Set `struct_size` to `sizeof(ellect_fused)`; zeros ask for nothing.
+//
+// Vectors and results are of the operator's value type. y, w and the results overlap no other vector.
+typedef struct ellect_fused {
+    // `sizeof(ellect_fused)`.
+    size_t struct_size;
+    // The dot products, `dots` numbers: `ELLECT_DOT_X`, `ELLECT_DOT_Y` or `ELLECT_DOT_Z`, which occurs at
+    // most once. Always in host memory.
+    const int32_t *with;
+    // Number of dot products, up to 3.
+    int32_t dots;
+    // Not 0: the product is with the transpose, as of `ellect_apply_transposed`.
+    int32_t transposed;
+    // The results, `dots` values in the order of `with`.
+    void *results;
+    // The vector z of `ELLECT_DOT_Z`.
+    const void *z;
+    // Length of z: that of y.
+    int64_t z_len;
+    // Factor of y in w = w + gamma y.
+    double gamma;
+    // The vector w; NULL if none is to change.
+    void *w;
+    // Length of w: that of y.
+    int64_t w_len;
+} ellect_fused;
 
 // A matrix in compressed sparse rows: set `struct_size` to `sizeof(ellect_csr)`, all other fields
 // that you do not need to 0.
@@ -333,6 +370,45 @@ typedef struct ellect_tuner_options {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Computes y = alpha A x + beta y for vectors in host memory, as `ellect_apply` does, and of the new y
+// what `fused` asks for: dot products, and w = w + gamma y.
+//
+// Products of elements are added in double precision, always in the same order.
+//
+// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
+//
+// Fails as `ellect_apply`, with `ELLECT_INVALID_ARGUMENT` for more than 3 dot products, for one with x
+// where the matrix is not square, and if a transpose is wanted that was not prepared.
+ellect_status ellect_apply_fused(const struct ellect_operator *op,
+                                 double alpha,
+                                 const void *x,
+                                 int64_t x_len,
+                                 double beta,
+                                 void *y,
+                                 int64_t y_len,
+                                 const struct ellect_fused *fused);
+
+// Queues y = alpha A x + beta y on a stream, as `ellect_apply_device` does, and of the new y what `fused`
+// asks for: dot products, and w = w + gamma y. The vectors of `fused` and its results are in the memory of
+// the operator's GPU too.
+//
+// Where the format has a kernel for it, all is computed in the pass of the product, otherwise in one more
+// pass over the vectors. The first call allocates memory and waits; make one before products are captured
+// in a graph. Streams and threads: as `ellect_apply_device`.
+//
+// The vectors stay the caller's, valid until the product has ended.
+//
+// Fails as `ellect_apply_fused` and `ellect_apply_device`.
+ellect_status ellect_apply_fused_device(const struct ellect_operator *op,
+                                        double alpha,
+                                        const void *x,
+                                        int64_t x_len,
+                                        double beta,
+                                        void *y,
+                                        int64_t y_len,
+                                        const struct ellect_fused *fused,
+                                        void *stream);
 
 // Computes Y = alpha A X + beta Y for `vectors` vectors in host memory, of the operator's value type:
 // the columns of X, which has the matrix's number of columns as rows, and of Y, which has its number

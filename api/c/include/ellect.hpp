@@ -85,6 +85,13 @@ inline ellect_workload workload(std::int64_t spmvs = 0) {
     return workload;
 }
 
+// Nothing to compute besides a product; its fields are to be set.
+inline ellect_fused fused() {
+    ellect_fused fused{};
+    fused.struct_size = sizeof fused;
+    return fused;
+}
+
 // A CSR matrix with values of type T.
 template <class T>
 class matrix {
@@ -179,6 +186,16 @@ public:
         one(ellect_apply_transposed, alpha, x, beta, y);
     }
 
+    // Computes y = alpha A x + beta y for containers in host memory, and of the new y what `fused` asks for
+    // (ellect::fused() asks for nothing); its vectors and results are of type T.
+    template <class X, class Y>
+    void apply_fused(T alpha, const X &x, T beta, Y &&y, const ellect_fused &fused) const {
+        const auto product = [&fused](auto... arguments) {
+            return ellect_apply_fused(arguments..., &fused);
+        };
+        one(product, alpha, x, beta, y);
+    }
+
     // Computes Y = alpha A X + beta Y for containers in host memory that hold several vectors without
     // gaps, both in this order.
     template <class X, class Y>
@@ -210,6 +227,14 @@ public:
                       void *stream) const {
         check(ellect_apply_device(get(), static_cast<double>(alpha), x, x_len,
                                   static_cast<double>(beta), y, y_len, stream));
+    }
+
+    // Queues y = alpha A x + beta y, and of the new y what `fused` asks for, for vectors on the operator's
+    // GPU.
+    void apply_fused_device(T alpha, const T *x, std::int64_t x_len, T beta, T *y, std::int64_t y_len,
+                            const ellect_fused &fused, void *stream) const {
+        check(ellect_apply_fused_device(get(), static_cast<double>(alpha), x, x_len,
+                                        static_cast<double>(beta), y, y_len, &fused, stream));
     }
 
     // Queues y = alpha A^T x + beta y for vectors on the operator's GPU.

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cust::sys as cuda;
 use ellect::cuda::{DeviceCsr, GpuOperator};
+use ellect::dots::Fused;
 use ellect::error::DeviceFault;
 use ellect::format::Matrix;
 use ellect::{Csr, Error, PreparedOperator, Scalar, Tuner, Workload};
 
 use crate::csr::{ELLECT_TRUST, EllectCsr, Form};
-use crate::input::{apart, count};
+use crate::fused::{EllectFused, Named, check_apart};
+use crate::input::count;
 use crate::matrix::EllectMatrix;
 use crate::operator::{Prepared, each};
 use crate::status::{Failure, Outcome};
@@ -217,6 +219,25 @@ impl Turn {
             launch(operator.direction(transposed)?, x, y, stream.cast())
         })
     }
+
+    /// Queues a product, and what is computed of its result.
+    ///
+    /// # Safety
+    /// As `ellect_apply_fused_device`.
+    pub unsafe fn queue_fused(
+        &self,
+        prepared: &Prepared,
+        x: (f64, *const c_void, i64),
+        y: (f64, *mut c_void, i64),
+        fused: &EllectFused,
+        stream: *mut c_void,
+    ) -> Outcome<()> {
+        let _turn = self.lock();
+        // SAFETY: by this function's own contract; the lock keeps the launches together.
+        each!(prepared, operator => unsafe {
+            launch_fused(operator.direction(fused.transposed != 0)?, x, y, fused, stream.cast())
+        })
+    }
 }
 
 /// # Safety
@@ -228,10 +249,56 @@ unsafe fn launch<T: Scalar>(
     stream: cuda::CUstream,
 ) -> Outcome<()> {
     let placed = operator.on_device().ok_or_else(on_host)?;
-    let vectors =
-        [("x", x.addr(), x_len, operator.ncols()), ("y", y.addr(), y_len, operator.nrows())];
-    for (what, at, len, needed) in vectors {
+    check_vectors(operator, &[("x", x.addr(), x_len), ("y", y.addr(), y_len)])?;
+    placed.gpu().make_current()?;
+    let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
+    // SAFETY: lengths were checked; the rest by this function's own contract.
+    unsafe {
+        placed.operator().apply_raw(alpha, x.addr() as u64, beta, y.addr() as u64, stream)?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As `ellect_apply_fused_device`; one thread at a time.
+unsafe fn launch_fused<T: Scalar>(
+    operator: &PreparedOperator<T>,
+    (alpha, x, x_len): (f64, *const c_void, i64),
+    (beta, y, y_len): (f64, *mut c_void, i64),
+    fused: &EllectFused,
+    stream: cuda::CUstream,
+) -> Outcome<()> {
+    let placed = operator.on_device().ok_or_else(on_host)?;
+    let address = |at: usize| at as u64;
+    let (alpha, beta, gamma) = (T::from_f64(alpha), T::from_f64(beta), T::from_f64(fused.gamma));
+    // SAFETY: lengths are checked; the rest by this function's own contract.
+    unsafe {
+        check_vectors(operator, &fused.vectors((x.addr(), x_len), (y.addr(), y_len))?)?;
+        let with = fused.list(address(fused.z.addr()))?;
+        let results = Some(address(fused.results.addr()));
+        let add = (!fused.w.is_null()).then(|| (gamma, address(fused.w.addr())));
+        placed.ready_dots()?;
+        let (x, y) = (address(x.addr()), address(y.addr()));
+        Ok(placed.apply_fused_raw(
+            alpha,
+            x,
+            beta,
+            y,
+            Fused { with: &with, results, add },
+            stream,
+        )?)
+    }
+}
+
+/// Checks names, addresses and lengths of vectors on a GPU.
+fn check_vectors<T: Scalar>(operator: &PreparedOperator<T>, vectors: &[Named]) -> Outcome<()> {
+    for &(what, at, len) in vectors {
         let got = count(len, format_args!("the length of {what}"))?;
+        let needed = match what {
+            "x" => operator.ncols(),
+            "results" => got,
+            _ => operator.nrows(),
+        };
         if got != needed {
             return Err(Error::Shape { what, got, needed }.into());
         }
@@ -243,14 +310,7 @@ unsafe fn launch<T: Scalar>(
             return Err(Failure::argument(format!("{what} is at {at:#x}; {text}")));
         }
     }
-    apart((x.addr(), operator.ncols()), (y.addr(), operator.nrows()), size_of::<T>())?;
-    placed.gpu().make_current()?;
-    let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-    // SAFETY: lengths were checked; the rest by this function's own contract.
-    unsafe {
-        placed.operator().apply_raw(alpha, x.addr() as u64, beta, y.addr() as u64, stream)?;
-    }
-    Ok(())
+    check_apart(vectors, size_of::<T>())
 }
 
 fn on_host() -> Failure {

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use ellect::{Csr, PreparedOperator, Scalar, Tuner, Workload};
 
 use crate::csr::{EllectCsr, Form};
+use crate::fused::EllectFused;
 use crate::matrix::EllectMatrix;
 use crate::operator::Prepared;
 use crate::status::{ELLECT_UNSUPPORTED, Failure, Outcome};
@@ -67,6 +68,21 @@ impl Turn {
         _transposed: bool,
         _x: (f64, *const c_void, i64),
         _y: (f64, *mut c_void, i64),
+        _stream: *mut c_void,
+    ) -> Outcome<()> {
+        not_built()
+    }
+
+    /// Fails, because this build knows no memory of GPUs.
+    ///
+    /// # Safety
+    /// Always safe.
+    pub unsafe fn queue_fused(
+        &self,
+        _prepared: &Prepared,
+        _x: (f64, *const c_void, i64),
+        _y: (f64, *mut c_void, i64),
+        _fused: &EllectFused,
         _stream: *mut c_void,
     ) -> Outcome<()> {
         not_built()

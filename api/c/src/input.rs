@@ -129,10 +129,15 @@ pub unsafe fn slice_mut<'a, T>(at: *mut c_void, len: i64, what: &str) -> Outcome
     }
 }
 
-/// Checks that two arrays of the same type do not overlap.
-pub fn apart(x: (usize, usize), y: (usize, usize), bytes: usize) -> Outcome<()> {
+/// Tells whether two arrays overlap; x and y are their addresses and lengths, in elements of `bytes` bytes.
+pub fn overlap(x: (usize, usize), y: (usize, usize), bytes: usize) -> bool {
     let ends = [x, y].map(|(at, len)| at.saturating_add(len.saturating_mul(bytes)));
-    if x.0 < ends[1] && y.0 < ends[0] && x.1 > 0 && y.1 > 0 {
+    x.0 < ends[1] && y.0 < ends[0] && x.1 > 0 && y.1 > 0
+}
+
+/// Checks that x and y do not overlap; see [`overlap`].
+pub fn apart(x: (usize, usize), y: (usize, usize), bytes: usize) -> Outcome<()> {
+    if overlap(x, y, bytes) {
         return Err(Failure::argument("x and y overlap; pass two vectors that do not"));
     }
     Ok(())

@@ -153,6 +153,51 @@ static void both_directions_multiply(void) {
     }
 }
 
+static void products_are_summed_on_the_way(void) {
+    const double z[] = {1, 2, 3, 4, 5}, u[] = {1, 2, 3, 4, 5}, turned[] = {12, 10, 16, 24};
+    const int32_t with[] = {ELLECT_DOT_Z, ELLECT_DOT_Y};
+    ellect_csr csr = example();
+    ellect_matrix *matrix;
+    ellect_operator *op;
+    ellect_workload workload = {0};
+    ellect_fused fused = {0};
+    double y[5], w[] = {9, 9, 9, 9, 9}, results[2], t[4], one = 0;
+    workload.struct_size = sizeof workload;
+    workload.transposed = 1;
+    OK(ellect_matrix_create(&csr, &matrix));
+    OK(ellect_prepare(CPU, matrix, &workload, &op));
+    fused.struct_size = sizeof fused;
+    OK(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused));
+    CHECK(memcmp(y, PRODUCT, sizeof y) == 0);
+    fused.with = with;
+    fused.dots = 2;
+    fused.results = results;
+    fused.z = z;
+    fused.z_len = 5;
+    fused.gamma = -2.0;
+    fused.w = w;
+    fused.w_len = 5;
+    OK(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused));
+    double zy = 0, yy = 0;
+    for (int i = 0; i < 5; i++) {
+        CHECK(y[i] == PRODUCT[i] && w[i] == 9 - 2 * PRODUCT[i]);
+        zy += z[i] * y[i];
+        yy += y[i] * y[i];
+    }
+    CHECK(results[0] == zy && results[1] == yy);
+    /* With the transpose, (t, t) alone. */
+    fused.with = with + 1;
+    fused.dots = 1;
+    fused.results = &one;
+    fused.w = NULL;
+    fused.transposed = 1;
+    OK(ellect_apply_fused(op, 1.0, u, 5, 0.0, t, 4, &fused));
+    CHECK(memcmp(t, turned, sizeof t) == 0);
+    CHECK(one == 12 * 12 + 10 * 10 + 16 * 16 + 24 * 24);
+    ellect_operator_destroy(op);
+    ellect_matrix_destroy(matrix);
+}
+
 static void empty_matrices_multiply(void) {
     const int32_t offsets[] = {0, 0, 0};
     double y[2] = {7, 7};
@@ -308,6 +353,7 @@ int main(int argc, char **argv) {
     every_type_multiplies();
     several_vectors_multiply();
     both_directions_multiply();
+    products_are_summed_on_the_way();
     empty_matrices_multiply();
     values_are_replaced();
     copies_are_repaired();

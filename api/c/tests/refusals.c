@@ -122,6 +122,60 @@ static void newer_descriptors_are_read_if_their_new_fields_are_zero(void) {
     FAILS(ellect_matrix_create(&csr.known, &matrix), ELLECT_INVALID_ARGUMENT);
 }
 
+static void wrong_sums_are_refused(void) {
+    ellect_operator *op = prepared(example());
+    int32_t with[] = {ELLECT_DOT_Y, ELLECT_DOT_Y, ELLECT_DOT_Y, ELLECT_DOT_Y};
+    double y[5], w[5] = {0}, results[4];
+    ellect_fused fused = {0};
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, NULL), ELLECT_NULL_POINTER);
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "sizeof(ellect_fused)") != NULL);
+    fused.struct_size = sizeof fused;
+    FAILS(ellect_apply_fused(NULL, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_NULL_POINTER);
+    FAILS(ellect_apply_fused(op, 1.0, X, 3, 0.0, y, 5, &fused), ELLECT_SHAPE);
+    fused.dots = 1;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_NULL_POINTER);
+    fused.with = with;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_NULL_POINTER);
+    fused.results = results;
+    OK(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused));
+    fused.dots = -1;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    fused.dots = 4;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "at most 3") != NULL);
+    fused.dots = 2;
+    with[1] = 7;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "with[1] is 7") != NULL);
+    with[1] = ELLECT_DOT_X;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "square") != NULL);
+    with[1] = ELLECT_DOT_Z;
+    fused.z_len = 5;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_NULL_POINTER);
+    fused.z = VALUES;
+    fused.z_len = 4;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_SHAPE);
+    fused.z_len = -1;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    fused.dots = 1;
+    fused.w = w;
+    fused.w_len = 4;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_SHAPE);
+    fused.w_len = 5;
+    fused.results = w + 4;
+    FAILS(ellect_apply_fused(op, 1.0, X, 4, 0.0, y, 5, &fused), ELLECT_INVALID_ARGUMENT);
+    CHECK(strstr(ellect_last_error_message(), "results and w overlap") != NULL);
+    fused.results = results;
+    fused.transposed = 1;
+    FAILS(ellect_apply_fused(op, 1.0, VALUES, 5, 0.0, y, 4, &fused), ELLECT_INVALID_ARGUMENT);
+    fused.transposed = 0;
+    FAILS(ellect_apply_fused_device(op, 1.0, X, 4, 0.0, y, 5, &fused, NULL),
+          CUDA ? ELLECT_INVALID_ARGUMENT : ELLECT_UNSUPPORTED);
+    ellect_operator_destroy(op);
+}
+
 static void wrong_vectors_are_refused(void) {
     ellect_operator *op = prepared(example());
     double y[9] = {0};
@@ -284,6 +338,7 @@ int main(int argc, char **argv) {
     wrong_descriptors_are_refused();
     newer_descriptors_are_read_if_their_new_fields_are_zero();
     wrong_vectors_are_refused();
+    wrong_sums_are_refused();
     too_many_columns_are_refused();
     wrong_workloads_are_refused();
     answers_are_json();
