@@ -193,6 +193,56 @@ def apply(op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any
     return out
 
 
+def apply_fused(
+    op: Operator,
+    x: tuple[Any, float],
+    out: tuple[Any, float],
+    dots: tuple[list[int], Any],
+    add: tuple[float, Any] | None,
+    stream: Any,
+) -> tuple[Any, Any]:
+    """Queue a product with dot products and a sum on a GPU; see `Operator.apply_fused`.
+
+    x comes with alpha, out with beta, and the numbers of the dot products with their other vector.
+    """
+    core = op._core
+    if core.gpu is None:
+        raise DeviceError("x is on a GPU, but the operator is not; prepare with device='cuda:0'")
+    nrows, ncols = op.shape
+    address = stream_of(x[0], core.gpu, stream)
+    y = _empty(x[0], (nrows,)) if out[0] is None else out[0]
+    results = _empty(x[0], (len(dots[0]),))
+
+    def there(vector: Any, length: int, what: str) -> Array:
+        if not is_on_gpu(vector):
+            raise KindError(f"{what} is a {type(vector).__name__} on the host, but x is on a GPU")
+        given = describe(vector, address)
+        if given.shape != (length,):
+            raise ShapeError(f"{what} has shape {given.shape}; it must be ({length},)")
+        _check(op, given, what)
+        if not given.is_contiguous:
+            raise KindError(f"{what} is not contiguous; on a GPU it must be")
+        return given
+
+    given, to = there(x[0], ncols, "x"), there(y, nrows, "out")
+    z = None if dots[1] is None else there(dots[1], nrows, "the vector of dots")
+    w = None if add is None else there(add[1], nrows, "w")
+    read = [vector for vector in (given, z) if vector is not None]
+    if any(_overlap(vector, to) for vector in read):
+        raise ArgumentError("out overlaps x or the vector of dots; give another out")
+    if w is not None and any(_overlap(vector, w) for vector in (*read, to)):
+        raise ArgumentError("w overlaps another vector; give another w")
+    core.apply_fused_at(
+        (given.address, x[1]),
+        (to.address, out[1]),
+        dots[0],
+        (0 if z is None else z.address, describe(results, address).address),
+        None if w is None or add is None else (add[0], w.address),
+        address,
+    )
+    return y, results
+
+
 def _apply_to_columns(
     op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any
 ) -> Any:

@@ -74,6 +74,15 @@ class Operator:
         beta: float,
         vectors: tuple[int, bool, bool],
     ) -> None: ...
+    def apply_fused(
+        self,
+        x: tuple[float, NDArray[Any]],
+        out: tuple[float, NDArray[Any]],
+        with_: list[int],
+        z: NDArray[Any] | None,
+        results: NDArray[Any],
+        add: tuple[float, NDArray[Any]] | None,
+    ) -> None: ...
     def update(self, data: NDArray[Any]) -> None: ...
     def update_from(self, matrix: Matrix) -> None: ...
     def transposed(self) -> tuple[Matrix, bool]: ...
@@ -83,6 +92,15 @@ class Operator:
     # Only in builds with CUDA.
     def apply_at(
         self, x: tuple[int, float], y: tuple[int, float], stream: int, columns: int
+    ) -> None: ...
+    def apply_fused_at(
+        self,
+        x: tuple[int, float],
+        y: tuple[int, float],
+        with_: list[int],
+        others: tuple[int, int],
+        add: tuple[float, int] | None,
+        stream: int,
     ) -> None: ...
     def queue(self, x: Any, out: Any, alpha: float, beta: float, stream: Any) -> Any: ...
     def update_at(self, values: int, stream: int) -> None: ...

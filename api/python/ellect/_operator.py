@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,9 @@ else:
             def dot(self, x):
                 raise KindError("sums and products of operators need SciPy; install it")
 
+
+#: Numbers of the dot products with x and with the result; 2 is that with another vector.
+_DOTS = {"x": 0, "out": 1}
 
 #: A vector or a matrix of vectors; the types of optional packages cannot be named here.
 VectorLike = Any
@@ -217,6 +221,111 @@ class Operator(LinearOperator):
             return result if kind is np.ndarray else like(x, result)
         self._multiply(array, writable(out), alpha, beta)
         return out
+
+    def apply_fused(
+        self,
+        x: VectorLike,
+        out: VectorLike = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        *,
+        dots: Sequence[Any] = (),
+        add: tuple[float, VectorLike] | None = None,
+        stream: Any = None,
+    ) -> tuple[Any, Any]:
+        """Compute ``out = alpha A x + beta out``, and dot products and a sum with the new out.
+
+        On a GPU, all is computed in the pass of the product where the format can, and otherwise in
+        one more pass over the vectors. The first call with an operator allocates memory there: make
+        one before a product is captured in a graph.
+
+        Parameters
+        ----------
+        x, out, alpha, beta, stream
+            As for `apply`; x is one vector.
+        dots : sequence, optional
+            Up to 3 dot products of the new out: ``"x"`` is that with x, of a square matrix,
+            ``"out"`` that with out itself, and a vector that with it; one vector at most.
+        add : tuple of float and array, optional
+            ``(gamma, w)``: w, of the operator's type, becomes ``w + gamma out``.
+
+        Returns
+        -------
+        tuple of arrays
+            out, and the dot products in the order of `dots`: an array of the same kind as `x`,
+            which is on the GPU if x is.
+
+        Raises
+        ------
+        ArgumentError
+            If a dot product cannot be computed, or w overlaps out; on a GPU also if out or w
+            overlaps another vector.
+        ShapeError
+            If a length does not match the matrix.
+        KindError
+            If a type cannot be used.
+
+        Examples
+        --------
+        >>> import ellect, numpy as np, scipy.sparse
+        >>> op = ellect.prepare(scipy.sparse.csr_array(np.diag([2.0, 3.0])))
+        >>> w = np.ones(2)
+        >>> op.apply_fused(np.array([1.0, 2.0]), dots=["x", "out"], add=(-1.0, w))
+        (array([2., 6.]), array([14., 40.]))
+        >>> w
+        array([-1., -5.])
+        """
+        kinds = [_DOTS.get(one, 2) if isinstance(one, str) else 2 for one in dots]
+        vectors = [one for one, kind in zip(dots, kinds) if kind == 2]
+        for one in vectors:
+            if isinstance(one, str):
+                raise ArgumentError(f"there is no dot product '{one}'; give 'x', 'out' or a vector")
+        if len(vectors) > 1:
+            raise ArgumentError(f"dots names {len(vectors)} vectors; give one at most")
+        z = vectors[0] if vectors else None
+        if out is None and beta != 0.0:
+            raise ArgumentError(f"beta is {beta}, but out is missing; give out, or beta=0")
+        if is_on_gpu(x):
+            from ._device import apply_fused
+
+            return apply_fused(self, (x, alpha), (out, beta), (kinds, z), add, stream)
+        if stream is not None:
+            raise ArgumentError("a stream is given, but x is on the host; leave stream out")
+        nrows, ncols = self.shape
+        y = np.empty(nrows, self.dtype) if out is None else self._written(out, "out")
+        results = np.empty(len(kinds), self.dtype)
+        self._core.apply_fused(
+            (alpha, self._read(x, ncols, "x")),
+            (beta, y),
+            kinds,
+            None if z is None else self._read(z, nrows, "the vector of dots"),
+            results,
+            None if add is None else (add[0], self._written(add[1], "w")),
+        )
+        if type(x) is np.ndarray:
+            return (y if out is None else out), results
+        return (like(x, y) if out is None else out), like(x, results)
+
+    def _read(self, x: VectorLike, length: int, what: str) -> np.ndarray[Any, Any]:
+        """Return a vector on the host as an array of the operator's type."""
+        array = host_array(x)
+        if array.shape != (length,):
+            raise ShapeError(f"{what} has shape {array.shape}; it must be ({length},)")
+        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise KindError(f"{what} has type {array.dtype}; it must be real: multiply its parts")
+        return np.require(array, self.dtype, ["C", "A"])
+
+    def _written(self, vector: VectorLike, what: str) -> np.ndarray[Any, Any]:
+        """Return a vector on the host that is written in place."""
+        array = writable(vector)
+        if array.shape != (self.shape[0],):
+            raise ShapeError(f"{what} has shape {array.shape}; it must be ({self.shape[0]},)")
+        if array.dtype != self.dtype:
+            raise KindError(f"{what} has type {array.dtype}; it must be {self.dtype}")
+        flags = array.flags
+        if not (flags.aligned and flags.c_contiguous and flags.writeable):
+            raise ArgumentError(f"{what} is not contiguous, or read-only; give an array that is written")
+        return array
 
     def _multiply(
         self,

@@ -1,10 +1,11 @@
 //! Matrices and vectors in the memory of a GPU, by their addresses.
 #![allow(unsafe_code, reason = "arrays of other libraries are reached by their addresses")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cust::sys as cuda;
 use ellect::cuda::{DeviceCsr, Gpu, GpuOperator};
+use ellect::dots::Fused;
 use ellect::error::DeviceFault;
 use ellect::format::Matrix;
 use ellect::{Error, Precision, PreparedOperator, Result, Scalar, Tuner, Workload};
@@ -96,16 +97,41 @@ impl Order {
         stream: u64,
         columns: u64,
     ) -> Result<()> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         each!(prepared, operator => {
             let placed = operator.on_device().ok_or_else(on_host)?;
-            placed.gpu().make_current()?;
-            if last.is_some_and(|last| last != stream) && !is_captured(stream)? {
-                wait_for_all()?;
-            }
-            *last = Some(stream);
+            let _turn = self.turn(placed.gpu(), stream)?;
             launch(placed, x, y, stream, columns)
         })
+    }
+
+    /// Queues a product on `stream`, and what is computed of its result; vectors are addresses.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for dot products that cannot be computed; [`Error::Device`] if a launch fails.
+    pub fn queue_fused(
+        &self,
+        prepared: &Prepared,
+        x: (u64, f64),
+        y: (u64, f64),
+        fused: Fused<'_, f64, u64, u64>,
+        stream: u64,
+    ) -> Result<()> {
+        each!(prepared, operator => {
+            let placed = operator.on_device().ok_or_else(on_host)?;
+            let _turn = self.turn(placed.gpu(), stream)?;
+            launch_fused(placed, x, y, fused, stream)
+        })
+    }
+
+    /// Waits until a product may be queued on `stream`; others are not while the guard lives.
+    fn turn(&self, gpu: &Gpu, stream: u64) -> Result<MutexGuard<'_, Option<u64>>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gpu.make_current()?;
+        if last.is_some_and(|last| last != stream) && !is_captured(stream)? {
+            wait_for_all()?;
+        }
+        *last = Some(stream);
+        Ok(last)
     }
 
     /// Waits for all queued products.
@@ -138,6 +164,23 @@ fn launch<T: Scalar>(
     // they do not overlap; their owners free memory in the order of the stream. The caller holds
     // `Order`, which keeps products in order.
     unsafe { placed.apply_many_raw(count, alpha, x, beta, y, queue) }
+}
+
+fn launch_fused<T: Scalar>(
+    placed: &GpuOperator<T>,
+    (x, alpha): (u64, f64),
+    (y, beta): (u64, f64),
+    Fused { with, results, add }: Fused<'_, f64, u64, u64>,
+    stream: u64,
+) -> Result<()> {
+    let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
+    let add = add.map(|(gamma, w)| (T::from_f64(gamma), w));
+    if !is_captured(stream)? {
+        placed.ready_dots()?;
+    }
+    let fused = Fused { with, results, add };
+    // SAFETY: as for `launch`.
+    unsafe { placed.apply_fused_raw(alpha, x, beta, y, fused, stream as cuda::CUstream) }
 }
 
 /// Tells whether a graph captures the work on a stream.

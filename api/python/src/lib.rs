@@ -10,6 +10,7 @@
 
 mod arrays;
 mod errors;
+mod fused;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod operator;

@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 
 use crate::arrays::{Matrix, ValuesRef, elements, elements_mut};
 use crate::errors::{exception, run};
+use crate::fused::Sums;
 use crate::tuner::json;
 
 /// An operator of either precision.
@@ -75,10 +76,15 @@ fn closed() -> Error {
     Error::argument("the operator is closed; prepare the matrix again")
 }
 
-/// Borrows x, or copies it if it overlaps y.
-fn apart<'a, T: Scalar>(x: &'a [T], y: &[T], copy: &'a mut Vec<T>) -> &'a [T] {
+/// Tells whether two vectors overlap.
+pub(crate) fn overlap<T>(x: &[T], y: &[T]) -> bool {
     let (x_range, y_range) = (x.as_ptr_range(), y.as_ptr_range());
-    if x_range.start < y_range.end && y_range.start < x_range.end {
+    x_range.start < y_range.end && y_range.start < x_range.end
+}
+
+/// Borrows x, or copies it if it overlaps y.
+pub(crate) fn apart<'a, T: Scalar>(x: &'a [T], y: &[T], copy: &'a mut Vec<T>) -> &'a [T] {
+    if overlap(x, y) {
         copy.extend_from_slice(x);
         return copy;
     }
@@ -215,6 +221,26 @@ impl Operator {
     }
 }
 
+impl Operator {
+    fn apply_fused_as<T: Scalar + Element>(
+        &self,
+        py: Python<'_>,
+        (alpha, x): (f64, &Bound<'_, PyAny>),
+        (beta, out): (f64, &Bound<'_, PyAny>),
+        mut sums: Sums<T>,
+        of: fn(&Prepared) -> Option<&PreparedOperator<T>>,
+    ) -> PyResult<()> {
+        let (x, mut y) = (PyBuffer::get(x)?, PyBuffer::get(out)?);
+        run(py, || {
+            let prepared = self.read();
+            let prepared = prepared.as_ref().ok_or_else(closed)?;
+            self.settle(prepared)?;
+            let operator = of(prepared).ok_or_else(closed)?;
+            sums.multiply(operator, (alpha, &x), (beta, &mut y))
+        })
+    }
+}
+
 #[pymethods]
 impl Operator {
     /// Computes out = alpha A x + beta out for contiguous arrays of the operator's precision.
@@ -238,6 +264,35 @@ impl Operator {
             });
         }
         self.apply_as::<f64>(py, x, out, vectors, |prepared| match prepared {
+            Prepared::F64(operator) => Some(operator),
+            Prepared::F32(_) => None,
+        })
+    }
+
+    /// Computes out = alpha A x + beta out for contiguous arrays of the operator's precision, and of the
+    /// new out the dot products `with_` (0 with x, 1 with out, 2 with z) and w = w + gamma out, where
+    /// `add` is gamma and w.
+    #[allow(clippy::too_many_arguments, reason = "Python passes each")]
+    fn apply_fused(
+        &self,
+        py: Python<'_>,
+        x: (f64, Bound<'_, PyAny>),
+        out: (f64, Bound<'_, PyAny>),
+        with_: Vec<u8>,
+        z: Option<Bound<'_, PyAny>>,
+        results: Bound<'_, PyAny>,
+        add: Option<(f64, Bound<'_, PyAny>)>,
+    ) -> PyResult<()> {
+        let (x, y, z) = ((x.0, &x.1), (out.0, &out.1), z.as_ref());
+        if self.precision == Precision::F32.name() {
+            let sums = Sums::<f32>::of(&with_, z, &results, add)?;
+            return self.apply_fused_as(py, x, y, sums, |prepared| match prepared {
+                Prepared::F32(operator) => Some(operator),
+                Prepared::F64(_) => None,
+            });
+        }
+        let sums = Sums::<f64>::of(&with_, z, &results, add)?;
+        self.apply_fused_as(py, x, y, sums, |prepared| match prepared {
             Prepared::F64(operator) => Some(operator),
             Prepared::F32(_) => None,
         })
@@ -323,6 +378,28 @@ impl Operator {
         let Some(found) = wanted.find(x, out, stream) else { return Ok(None) };
         self.apply_at((found.x, alpha), (found.y, beta), found.stream, 1)?;
         Ok(Some(found.out))
+    }
+
+    /// Queues y = alpha A x + beta y for vectors at addresses on the operator's GPU, the dot products
+    /// `with_` as `apply_fused`, and w = w + gamma y, where `add` is gamma and the address of w. `others`
+    /// are the addresses of z and of the results. The caller has checked the vectors.
+    #[cfg(feature = "cuda")]
+    fn apply_fused_at(
+        &self,
+        x: (u64, f64),
+        y: (u64, f64),
+        with_: Vec<u8>,
+        others: (u64, u64),
+        add: Option<(f64, u64)>,
+        stream: u64,
+    ) -> PyResult<()> {
+        crate::errors::run_attached(|| {
+            let prepared = self.read();
+            let prepared = prepared.as_ref().ok_or_else(closed)?;
+            let with = crate::fused::listed(&with_, others.0)?;
+            let fused = ellect::dots::Fused { with: &with, results: Some(others.1), add };
+            self.order.queue_fused(prepared, x, y, fused, stream)
+        })
     }
 
     /// Takes `nnz` values at an address on the operator's GPU, which `stream` has queued to be

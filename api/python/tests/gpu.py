@@ -48,6 +48,10 @@ def check_cupy(cupy):
                     y = cupy.ones_like(x)
                     assert cupy.array_equal(op @ y, A @ y)
                     stream.synchronize()
+                w = cupy.ones(A.shape[0], dtype)
+                y, dots = op.apply_fused(x, dots=["x", "out"], add=(-1.0, w))
+                assert cupy.array_equal(y, A @ x) and cupy.array_equal(w, 1 - y)
+                assert isinstance(dots, cupy.ndarray) and dots.tolist() == [x @ y, y @ y]
                 data = A.data * 2
                 op.update_values(data)
                 assert cupy.array_equal(op @ x, 2 * (A @ x))

@@ -39,6 +39,64 @@ matrices = st.builds(
 )
 
 
+@settings(max_examples=40, deadline=None)
+@given(matrices, st.integers(0, 1 << 30), st.booleans())
+def test_fused_products_equal_those_of_numpy(A, seed, with_x):
+    op = ellect.prepare(A)
+    x, y = vector(A.shape[1], A.dtype, seed), vector(A.shape[0], A.dtype, seed + 1)
+    z, w = vector(A.shape[0], A.dtype, seed + 2), vector(A.shape[0], A.dtype, seed + 3)
+    dots = [z, "out", "x"] if with_x and A.shape[0] == A.shape[1] else [z, "out"]
+    wanted, out, sums = 2 * (A @ x) - y, y.copy(), w.copy()
+    product, results = op.apply_fused(x, out, 2.0, -1.0, dots=dots, add=(-3.0, sums))
+    assert product is out and np.array_equal(out, wanted)
+    assert np.array_equal(sums, w - 3 * wanted)
+    sums = [wanted.astype(float) @ other for other in [z, wanted, x][: len(dots)]]
+    assert results.dtype == A.dtype and results.tolist() == np.array(sums, A.dtype).tolist()
+
+    # Without anything to sum up, and with vectors of other types and with gaps.
+    product, results = op.apply_fused(np.stack([x, x], axis=1)[:, 0].astype(np.int64))
+    assert np.array_equal(product, A @ x) and results.shape == (0,)
+
+
+def test_fused_products_with_one_array_in_two_places():
+    A = sparse.csr_array(np.array([[2.0, 1.0], [0.0, 3.0]]))
+    op = ellect.prepare(A)
+    x = np.array([1.0, 2.0])
+    # x is also the other vector, and w: both are read as they were before.
+    product, results = op.apply_fused(x, dots=[x, "x"], add=(1.0, x))
+    assert product.tolist() == [4.0, 6.0] and results.tolist() == [16.0, 16.0]
+    assert x.tolist() == [5.0, 8.0]
+    product, results = op.apply_fused(x, out=x, dots=["x"])
+    assert product is x and x.tolist() == [18.0, 24.0]
+    assert results.tolist() == [18.0 * 5.0 + 24.0 * 8.0]
+    with pytest.raises(ellect.ArgumentError, match="out and w overlap"):
+        op.apply_fused(x, out=x, add=(1.0, x))
+
+
+def test_wrong_fused_products_are_refused():
+    A = sparse.csr_array(np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0]]))
+    op = ellect.prepare(A)
+    x, y = np.ones(3), np.ones(2)
+    for error, words, given in [
+        (ellect.ArgumentError, "no dot product 'y'", {"dots": ["y"]}),
+        (ellect.ArgumentError, "names 2 vectors", {"dots": [y, y]}),
+        (ellect.ArgumentError, "square", {"dots": ["x"]}),
+        (ellect.ArgumentError, "at most 3", {"dots": ["out"] * 4}),
+        (ellect.ArgumentError, "out is missing", {"beta": 1.0}),
+        (ellect.ArgumentError, "leave stream out", {"stream": 1}),
+        (ellect.ArgumentError, "w is not contiguous", {"add": (1.0, np.ones(4)[::2])}),
+        (ellect.ShapeError, r"w has shape \(3,\)", {"add": (1.0, np.ones(3))}),
+        (ellect.ShapeError, r"dots has shape \(3,\)", {"dots": [np.ones(3)]}),
+        (ellect.ShapeError, r"out has shape \(3,\)", {"out": np.ones(3)}),
+        (ellect.KindError, "w has type float32", {"add": (1.0, np.ones(2, np.float32))}),
+        (ellect.KindError, "must be real", {"dots": [np.ones(2, complex)]}),
+    ]:
+        with pytest.raises(error, match=words):
+            op.apply_fused(x, **given)
+    with pytest.raises(ellect.ShapeError, match="x has shape"):
+        op.apply_fused(np.ones((3, 1)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(matrices, st.integers(0, 1 << 30), st.sampled_from([1, 10, 10**7]))
 def test_products_equal_those_of_scipy(A, seed, spmvs):
