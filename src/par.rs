@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use self::team::Lent;
+use crate::error::{Error, Result};
 
 /// Returns bounds of parts of about equal weight: part `p` is `bounds[p]..bounds[p + 1]`.
 ///
@@ -199,6 +200,36 @@ pub fn slices_mut<'a, T>(mut y: &'a mut [T], cuts: &[usize]) -> Vec<&'a mut [T]>
     cuts.windows(2)
         .map(|cut| y.split_off_mut(..cut[1] - cut[0]).expect("cuts rise and end within y"))
         .collect()
+}
+
+/// Threads of their own for the parts of a work, one for each part, which wait between two works.
+#[derive(Debug)]
+pub(crate) struct Team(rayon::ThreadPool);
+
+impl Team {
+    /// Starts a thread for each of `parts` parts.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the system starts no more threads.
+    pub fn of(parts: usize) -> Result<Self> {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(parts.max(1));
+        let threads = threads.thread_name(|part| format!("ellect part {part}")).build();
+        threads.map(Team).map_err(|error| {
+            Error::argument(format!(
+                "{parts} threads are needed, one for each part, and they did not start ({error}); \
+                 raise the limit of threads"
+            ))
+        })
+    }
+
+    /// Calls `of_part` with the number of each part, on its thread, and `work` on this thread at the
+    /// same time; returns when all are done.
+    pub fn beside<R>(&self, of_part: &(dyn Fn(usize) + Sync), work: impl FnOnce() -> R) -> R {
+        self.0.in_place_scope(|scope| {
+            scope.spawn_broadcast(|_, context| of_part(context.index()));
+            work()
+        })
+    }
 }
 
 /// A pool of buffers that products use while they run; buffers are kept between products.

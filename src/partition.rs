@@ -24,6 +24,16 @@ pub(crate) struct Sent<'a> {
     pub place: usize,
 }
 
+/// The entries of its rows that a group multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entries {
+    All,
+    /// Those in the part's own columns.
+    Own,
+    /// Those in columns of other parts; the product is added to that of [`Entries::Own`].
+    Foreign,
+}
+
 /// Neighbouring rows of a part whose products are one operator's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -31,6 +41,19 @@ pub(crate) struct Group {
     pub rows: Range<usize>,
     /// Set if the rows may need elements of other parts.
     pub needs_halo: bool,
+    pub entries: Entries,
+}
+
+impl Group {
+    /// Returns a group of all entries of these rows.
+    pub fn all(rows: Range<usize>, needs_halo: bool) -> Self {
+        Group { rows, needs_halo, entries: Entries::All }
+    }
+
+    /// Tells whether the group's product is added to y, which another group has written.
+    pub fn adds(&self) -> bool {
+        self.entries == Entries::Foreign
+    }
 }
 
 /// A partition of the rows: part `p` has the rows `order[bounds[p]..bounds[p + 1]]`.

@@ -1,5 +1,7 @@
 //! Matrices divided among parts: products are those of the whole matrix for every way to divide it.
 
+#[path = "sharded/modes.rs"]
+mod modes;
 #[path = "sharded/ranks.rs"]
 mod ranks;
 #[path = "sharded/transports.rs"]

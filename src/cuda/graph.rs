@@ -39,6 +39,9 @@ pub struct Graph {
     queue: Arc<Queue>,
 }
 
+// SAFETY: any thread may use the driver's objects, one at a time, which the missing `Sync` ensures.
+unsafe impl Send for Graph {}
+
 impl std::fmt::Debug for Graph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Graph")

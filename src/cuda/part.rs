@@ -35,25 +35,54 @@ pub(super) unsafe fn multiply<T: Scalar>(
 ) -> Result<()> {
     let mut wanted = operators.iter().filter(|(group, _)| group.needs_halo == needs_halo);
     wanted.try_for_each(|(group, a)| {
+        let beta = if group.adds() { T::ONE } else { beta };
         let y_at = y_at + (group.rows.start * size_of::<T>()) as u64;
         // SAFETY: by this function's own contract.
         unsafe { a.operator().apply_raw(alpha, x_at, beta, y_at, stream) }
     })
 }
 
-/// Queues the two halves of a product: at the same time if they overlap, else after each other.
-///
-/// # Errors
-/// Errors of the halves; [`Error::Device`](crate::Error::Device) from the driver.
-pub(super) fn queue(
-    fork: Option<&Fork>,
-    stream: cuda::CUstream,
-    with_halo: impl FnOnce(cuda::CUstream) -> Result<()>,
-    inner: impl FnOnce(cuda::CUstream) -> Result<()>,
-) -> Result<()> {
-    match fork {
-        Some(fork) => fork.run(stream, with_halo, inner),
-        None => with_halo(stream).and_then(|()| inner(stream)),
+/// The steps of a product on one GPU, each of which queues its work on the given stream.
+pub(super) struct Steps<'a> {
+    /// The exchange of halos.
+    pub exchange: &'a dyn Fn(cuda::CUstream) -> Result<()>,
+    /// The product of the groups that need a halo.
+    pub boundary: &'a dyn Fn(cuda::CUstream) -> Result<()>,
+    /// The product of the other groups.
+    pub inner: &'a dyn Fn(cuda::CUstream) -> Result<()>,
+    /// Set if the second product is added to the third one, and follows it.
+    pub adds: bool,
+}
+
+/// Tells whether the products of groups that need a halo are added to those of the others.
+pub(super) fn adds<T: Scalar>(operators: &Products<'_, T>) -> bool {
+    operators.iter().any(|(group, _)| group.adds())
+}
+
+impl Steps<'_> {
+    /// Queues the exchange, and the product that follows it at once if it needs no other one.
+    fn beside(&self, stream: cuda::CUstream) -> Result<()> {
+        (self.exchange)(stream)?;
+        if self.adds { Ok(()) } else { (self.boundary)(stream) }
+    }
+
+    /// Queues all steps one after the other, or the inner product at the same time as the exchange if
+    /// there is a second stream.
+    ///
+    /// # Errors
+    /// Errors of the steps; [`Error::Device`](crate::Error::Device) from the driver.
+    pub fn queue(&self, fork: Option<&Fork>, stream: cuda::CUstream) -> Result<()> {
+        match fork {
+            Some(fork) => {
+                fork.run(stream, |side| self.beside(side), |stream| (self.inner)(stream))?;
+                if self.adds { (self.boundary)(stream) } else { Ok(()) }
+            }
+            None => {
+                (self.exchange)(stream)?;
+                (self.inner)(stream)?;
+                (self.boundary)(stream)
+            }
+        }
     }
 }
 
@@ -63,29 +92,26 @@ pub(super) struct Graphs {
     /// The exchange and the rows that need a halo, on the second stream. Two graphs without branches
     /// follow each other closer than one with two branches.
     beside: Option<Graph>,
+    /// The product that is added after both.
+    after: Option<Graph>,
 }
 
 impl Graphs {
-    /// Captures the two halves of a product, which overlap if there is a second stream.
+    /// Captures the steps of a product, of which some overlap if there is a second stream.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if the work cannot be captured.
-    pub fn capture(
-        gpu: &Gpu,
-        fork: Option<&Fork>,
-        with_halo: impl FnOnce(cuda::CUstream) -> Result<()>,
-        inner: impl FnOnce(cuda::CUstream) -> Result<()>,
-    ) -> Result<Self> {
+    pub fn capture(gpu: &Gpu, fork: Option<&Fork>, steps: &Steps<'_>) -> Result<Self> {
         gpu.make_current()?;
-        Ok(match fork {
-            Some(fork) => Graphs {
-                beside: Some(Graph::capture_from(gpu, fork.side(), with_halo)?),
-                main: Graph::capture(gpu, inner)?,
-            },
-            None => Graphs {
-                beside: None,
-                main: Graph::capture(gpu, |stream| with_halo(stream).and_then(|()| inner(stream)))?,
-            },
+        let Some(fork) = fork else {
+            let main = Graph::capture(gpu, |stream| steps.queue(None, stream))?;
+            return Ok(Graphs { main, beside: None, after: None });
+        };
+        let after = steps.adds.then(|| Graph::capture(gpu, |stream| (steps.boundary)(stream)));
+        Ok(Graphs {
+            beside: Some(Graph::capture_from(gpu, fork.side(), |side| steps.beside(side))?),
+            main: Graph::capture(gpu, |stream| (steps.inner)(stream))?,
+            after: after.transpose()?,
         })
     }
 
@@ -102,10 +128,11 @@ impl Graphs {
         // SAFETY: by this function's own contract.
         let launch = |graph: &Graph, stream| unsafe { graph.launch_on(stream) };
         match &self.beside {
-            None => launch(&self.main, stream),
+            None => launch(&self.main, stream)?,
             Some(beside) => {
-                fork.run(stream, |side| launch(beside, side), |stream| launch(&self.main, stream))
+                fork.run(stream, |side| launch(beside, side), |stream| launch(&self.main, stream))?
             }
         }
+        self.after.as_ref().map_or(Ok(()), |after| launch(after, stream))
     }
 }

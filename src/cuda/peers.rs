@@ -9,10 +9,11 @@ use cust::sys as cuda;
 use super::access::open_memory;
 use super::exchange::{Exchange, PeerVector};
 use super::fork::Fork;
-use super::part::{Graphs, Products, has_inner, multiply, queue};
+use super::part::{Graphs, Products, Steps, adds, has_inner, multiply};
 use super::vector_ops::Factor;
 use super::{Gpu, Vector, handle};
 use crate::error::{Error, Result};
+use crate::par::Team;
 use crate::partition::Sent;
 use crate::scalar::Scalar;
 
@@ -28,6 +29,8 @@ pub(crate) struct Peers<T> {
     /// The exchange of each part's share of a dot product.
     shares: Exchange,
     gathered: Mutex<Gathered<T>>,
+    /// A thread for each GPU that queues its products; `None` if the caller's thread queues all.
+    team: Option<Arc<Team>>,
 }
 
 /// Held while work is queued, by all operators of the process: GPUs that queue two exchanges in
@@ -49,7 +52,7 @@ struct Gathered<T> {
 /// A product captured as one graph for each GPU.
 pub(crate) struct PeerProduct<'a, T> {
     peers: &'a Peers<T>,
-    graphs: Vec<Graphs>,
+    graphs: Vec<Mutex<Graphs>>,
     pub x: PeerVector<T>,
     pub y: PeerVector<T>,
 }
@@ -60,7 +63,11 @@ impl<T: Scalar> Peers<T> {
     /// # Errors
     /// [`Error::Argument`] if two parts share a stream; [`Error::Device`] if a GPU cannot reach the
     /// memory of another, and from the driver.
-    pub fn new(products: &[Products<'_, T>], sent: &[Sent<'_>]) -> Result<Self> {
+    pub fn new(
+        products: &[Products<'_, T>],
+        sent: &[Sent<'_>],
+        team: Option<Arc<Team>>,
+    ) -> Result<Self> {
         let of_parts = products.iter().filter_map(|operators| operators.first());
         let gpus: Vec<Arc<Gpu>> = of_parts.map(|(_, a)| Arc::clone(a.gpu())).collect();
         for (k, gpu) in gpus.iter().enumerate() {
@@ -88,6 +95,7 @@ impl<T: Scalar> Peers<T> {
             forks: gpus.iter().map(fork).collect::<Result<_>>()?,
             shares,
             gathered: Mutex::new(gathered),
+            team,
             gpus,
         };
         peers.warm_up(products)?;
@@ -136,57 +144,68 @@ impl<T: Scalar> Peers<T> {
     pub fn apply(
         &self,
         products: &[Products<'_, T>],
-        alpha: T,
-        x: &PeerVector<T>,
-        beta: T,
-        y: &mut PeerVector<T>,
+        x: (T, &PeerVector<T>),
+        (beta, y): (T, &mut PeerVector<T>),
     ) -> Result<()> {
         let _turn = turn();
-        for (part, (gpu, operators)) in self.gpus.iter().zip(products).enumerate() {
+        let y = (beta, &*y);
+        self.each_part(&|part| {
+            let (gpu, operators) = (&self.gpus[part], &products[part]);
             gpu.make_current()?;
-            let stream = gpu.queue.as_inner();
             // SAFETY: vectors are freed in order on their streams, and `PeerVector` waits before
             // that; the operators are borrowed, and freed in order too.
             unsafe {
-                let with_halo =
-                    |stream| self.with_halo(operators, part, (alpha, x), (beta, y), stream);
-                let inner =
-                    |stream| multiply_part(operators, false, part, (alpha, x), (beta, y), stream);
-                queue(self.fork_of(part, operators), stream, with_halo, inner)?;
+                self.with_steps(operators, part, x, y, false, |steps| {
+                    steps.queue(self.fork_of(part, operators), gpu.queue.as_inner())
+                })
             }
-        }
-        Ok(())
+        })
     }
 
-    /// Captures y = alpha A x + beta y: one graph for each GPU. The operators stay borrowed, and
-    /// the product keeps the vectors.
+    /// Captures y = alpha A x + beta y: graphs for each GPU. The operators stay borrowed, and the
+    /// product keeps the vectors. Nothing is exchanged if the halos of x are filled.
     ///
     /// # Errors
     /// As [`Peers::apply`].
     pub fn capture<'a>(
         &'a self,
         products: &[Products<'a, T>],
-        alpha: T,
-        x: PeerVector<T>,
-        beta: T,
-        y: PeerVector<T>,
+        (alpha, x): (T, PeerVector<T>),
+        (beta, y): (T, PeerVector<T>),
+        is_filled: bool,
     ) -> Result<PeerProduct<'a, T>> {
         let turn = turn();
         let graphs = |(part, (gpu, operators)): (usize, (&Arc<Gpu>, &Products<'a, T>))| {
+            let fork = self.fork_of(part, operators).filter(|_| !is_filled);
+            let (x, y) = ((alpha, &x), (beta, &y));
             // SAFETY: the product keeps the vectors and borrows the operators.
-            let with_halo = |stream| unsafe {
-                self.with_halo(operators, part, (alpha, &x), (beta, &y), stream)
-            };
-            // SAFETY: as above.
-            let inner = |stream| unsafe {
-                multiply_part(operators, false, part, (alpha, &x), (beta, &y), stream)
-            };
-            Graphs::capture(gpu, self.fork_of(part, operators), with_halo, inner)
+            unsafe {
+                self.with_steps(operators, part, x, y, is_filled, |steps| {
+                    Graphs::capture(gpu, fork, &steps)
+                })
+            }
         };
         let graphs = self.gpus.iter().zip(products).enumerate().map(graphs);
+        let graphs = graphs.map(|graphs| graphs.map(Mutex::new));
         let graphs = graphs.collect::<Result<_>>()?;
         drop(turn);
         Ok(PeerProduct { graphs, peers: self, x, y })
+    }
+
+    /// Calls `work` with each part, on the part's thread if it has one.
+    ///
+    /// # Errors
+    /// The first error of a part.
+    fn each_part(&self, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+        let parts = self.gpus.len();
+        let Some(team) = &self.team else { return (0..parts).try_for_each(work) };
+        let done: Vec<_> = (0..parts).map(|_| Mutex::new(Ok(()))).collect();
+        let of_part = |part: usize| {
+            *done[part].lock().unwrap_or_else(PoisonError::into_inner) = work(part);
+        };
+        team.beside(&of_part, || {});
+        let mut done = done.into_iter().map(Mutex::into_inner);
+        done.try_for_each(|done| done.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the second stream if rows of the part are multiplied during the exchange.
@@ -195,23 +214,31 @@ impl<T: Scalar> Peers<T> {
         overlaps.then_some(&self.forks[part])
     }
 
-    /// Queues the part's exchange, and then the product of the rows that need a halo.
+    /// Calls `work` with the steps of a part's product.
     ///
     /// # Safety
     /// As [`Exchange::queue`] and [`multiply`].
-    unsafe fn with_halo(
+    unsafe fn with_steps<R>(
         &self,
         operators: &Products<'_, T>,
         part: usize,
-        (alpha, x): (T, &PeerVector<T>),
-        (beta, y): (T, &PeerVector<T>),
-        stream: cuda::CUstream,
-    ) -> Result<()> {
-        // SAFETY: by this function's own contract.
-        unsafe {
-            self.halos.queue(x, part, stream)?;
-            multiply_part(operators, true, part, (alpha, x), (beta, y), stream)
-        }
+        x: (T, &PeerVector<T>),
+        y: (T, &PeerVector<T>),
+        is_filled: bool,
+        work: impl FnOnce(Steps<'_>) -> R,
+    ) -> R {
+        work(Steps {
+            exchange: &|stream| match is_filled {
+                true => Ok(()),
+                // SAFETY: by this function's own contract.
+                false => unsafe { self.halos.queue(x.1, part, stream) },
+            },
+            // SAFETY: as above.
+            boundary: &|stream| unsafe { multiply_part(operators, true, part, x, y, stream) },
+            // SAFETY: as above.
+            inner: &|stream| unsafe { multiply_part(operators, false, part, x, y, stream) },
+            adds: adds(operators),
+        })
     }
 
     /// Queues the dot product of the own elements: each GPU computes its share, sends it to all
@@ -315,10 +342,11 @@ impl<T: Scalar> PeerProduct<'_, T> {
     /// [`Error::Device`] if a launch fails.
     pub fn launch(&self) -> Result<()> {
         let _turn = turn();
-        for (part, graphs) in self.graphs.iter().enumerate() {
+        self.peers.each_part(&|part| {
+            let (gpu, fork) = (&self.peers.gpus[part], &self.peers.forks[part]);
+            let graphs = self.graphs[part].lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: `self` borrows the operators and keeps the vectors.
-            unsafe { graphs.launch(&self.peers.gpus[part], &self.peers.forks[part])? };
-        }
-        Ok(())
+            unsafe { graphs.launch(gpu, fork) }
+        })
     }
 }

@@ -12,7 +12,7 @@ use super::access::{can_reach, device};
 use super::fork::Fork;
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, Queue};
-use super::part::{Graphs, Products, has_inner, multiply, queue};
+use super::part::{Graphs, Products, Steps, adds, has_inner, multiply};
 use super::{DeviceSlice, DeviceSliceMut, Gpu, Vector, check, count};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Launch};
@@ -179,15 +179,17 @@ impl<T: Scalar> RankGpu<T> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.gpu.make_current()?;
         let (x_at, y_at) = ((alpha, x.address()), (beta, y.own_mut()?.address()));
-        // SAFETY: vectors wait for their stream before they are freed or lent again; the operators are
-        // borrowed, and freed in order.
-        let with_halo = |stream| unsafe {
-            self.exchange(x, stream)?;
-            multiply(products, true, x_at, y_at, stream)
+        let steps = Steps {
+            // SAFETY: vectors wait for their stream before they are freed or lent again; the operators
+            // are borrowed, and freed in order.
+            exchange: &|stream| unsafe { self.exchange(x, stream) },
+            // SAFETY: as above.
+            boundary: &|stream| unsafe { multiply(products, true, x_at, y_at, stream) },
+            // SAFETY: as above.
+            inner: &|stream| unsafe { multiply(products, false, x_at, y_at, stream) },
+            adds: adds(products),
         };
-        // SAFETY: as above.
-        let inner = |stream| unsafe { multiply(products, false, x_at, y_at, stream) };
-        queue(self.fork_of(products), self.gpu.queue.as_inner(), with_halo, inner)
+        steps.queue(self.fork_of(products), self.gpu.queue.as_inner())
     }
 
     /// Captures y = alpha A x + beta y. The operators stay borrowed, and the product keeps the vectors.
@@ -202,14 +204,16 @@ impl<T: Scalar> RankGpu<T> {
     ) -> Result<RankGraph<'a, T>> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (x_at, y_at) = ((alpha, x.address()), (beta, y.own_mut()?.address()));
-        // SAFETY: the product keeps the vectors and borrows the operators.
-        let with_halo = |stream| unsafe {
-            self.exchange(&x, stream)?;
-            multiply(products, true, x_at, y_at, stream)
+        let steps = Steps {
+            // SAFETY: the product keeps the vectors and borrows the operators.
+            exchange: &|stream| unsafe { self.exchange(&x, stream) },
+            // SAFETY: as above.
+            boundary: &|stream| unsafe { multiply(products, true, x_at, y_at, stream) },
+            // SAFETY: as above.
+            inner: &|stream| unsafe { multiply(products, false, x_at, y_at, stream) },
+            adds: adds(products),
         };
-        // SAFETY: as above.
-        let inner = |stream| unsafe { multiply(products, false, x_at, y_at, stream) };
-        let graphs = Graphs::capture(&self.gpu, self.fork_of(products), with_halo, inner)?;
+        let graphs = Graphs::capture(&self.gpu, self.fork_of(products), &steps)?;
         Ok(RankGraph { gpu: self, graphs, x, y })
     }
 

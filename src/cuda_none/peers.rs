@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{DeviceSlice, DeviceSliceMut, GpuOperator};
 use crate::error::{Error, Result};
+use crate::par::Team;
 use crate::partition::{Group, Sent};
 use crate::scalar::Scalar;
 
@@ -82,7 +84,11 @@ impl<T: Scalar> Peers<T> {
     ///
     /// # Errors
     /// [`Error::Argument`] without operators.
-    pub fn new(products: &[Products<'_, T>], sent: &[Sent<'_>]) -> Result<Self> {
+    pub fn new(
+        products: &[Products<'_, T>],
+        sent: &[Sent<'_>],
+        _team: Option<Arc<Team>>,
+    ) -> Result<Self> {
         if let Some((_, operator)) = products.iter().flatten().next() {
             match operator.never {}
         }
@@ -108,10 +114,8 @@ impl<T: Scalar> Peers<T> {
     pub fn apply(
         &self,
         _products: &[Products<'_, T>],
-        _alpha: T,
-        _x: &PeerVector<T>,
-        _beta: T,
-        _y: &mut PeerVector<T>,
+        _x: (T, &PeerVector<T>),
+        _y: (T, &mut PeerVector<T>),
     ) -> Result<()> {
         match self.never {}
     }
@@ -123,10 +127,9 @@ impl<T: Scalar> Peers<T> {
     pub fn capture<'a>(
         &'a self,
         _products: &[Products<'a, T>],
-        _alpha: T,
-        _x: PeerVector<T>,
-        _beta: T,
-        _y: PeerVector<T>,
+        _x: (T, PeerVector<T>),
+        _y: (T, PeerVector<T>),
+        _is_filled: bool,
     ) -> Result<PeerProduct<'a, T>> {
         match self.never {}
     }

@@ -69,7 +69,7 @@ fn times<T: Scalar>(
     let numbers = Columns::of(&columns_like(rows, csr.ncols()));
     let time = |(part, tuner): (usize, &Arc<Tuner>)| {
         let own = rows.of(part);
-        let group = Group { rows: 0..own.len(), needs_halo: true };
+        let group = Group::all(0..own.len(), true);
         let (_, matrices) = halo::local(csr, own, &[group], &numbers, part)?;
         let Some(local) = matrices.first().filter(|local| local.nnz() > 0) else { return Ok(0.0) };
         let choice = tuner.recommend(local, workload)?;

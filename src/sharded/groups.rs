@@ -1,6 +1,9 @@
 //! The rows of a part in groups: rows that need no halo, and those that do.
 //!
-//! A part's rows are ordered: first those that need elements of earlier parts, then those that need
+//! With [`Mode::Naive`] and [`Mode::Task`], the entries of all rows are divided instead: those in own
+//! columns, and those in columns of other parts.
+//!
+//! Otherwise a part's rows are ordered: first those that need elements of earlier parts, then those that need
 //! no halo, then those that need elements of later parts only. Where neighbouring rows form a part,
 //! as in a grid cut into slabs, this is the order that they have.
 
@@ -8,7 +11,7 @@ use super::halo::{Columns, ROWS};
 use super::mode::{Inner, Mode};
 use crate::csr::CsrRef;
 use crate::par;
-use crate::partition::{Group, Partition};
+use crate::partition::{Entries, Group, Partition};
 use crate::scalar::Scalar;
 
 /// Orders the rows of each part by what they need, where the mode multiplies them apart, and returns
@@ -25,7 +28,7 @@ pub(super) fn groups<T: Scalar>(
         let of = Of { part, parts: bandwidths.len(), bandwidth: bandwidths[part] };
         match divided(csr, order, columns, mode, &of) {
             Ok(needs) => ordered(order, &needs),
-            Err(whole) => vec![whole],
+            Err(groups) => groups,
         }
     };
     (0..bandwidths.len()).map(of_part).collect()
@@ -42,7 +45,7 @@ pub(super) fn in_order<T: Scalar>(
 ) -> Vec<Group> {
     match divided(csr, rows, columns, mode, of) {
         Ok(needs) => around_longest_run(&needs),
-        Err(whole) => vec![whole],
+        Err(groups) => groups,
     }
 }
 
@@ -56,16 +59,16 @@ pub(super) struct Of {
     pub bandwidth: Option<f64>,
 }
 
-/// Returns what each row needs, or all rows as one group if they are not multiplied apart.
+/// Returns what each row needs, or the groups of all rows if none are multiplied apart.
 fn divided<T: Scalar>(
     csr: CsrRef<'_, T>,
     rows: &[u32],
     columns: &Columns,
     mode: Mode,
     of: &Of,
-) -> Result<Vec<Needs>, Group> {
-    let whole = |needs_halo| Err(Group { rows: 0..rows.len(), needs_halo });
-    if mode == Mode::Vector {
+) -> Result<Vec<Needs>, Vec<Group>> {
+    let whole = |needs_halo| Err(vec![Group::all(0..rows.len(), needs_halo)]);
+    if mode.is_one_step() {
         return whole(true);
     }
     let needs = needs(csr, rows, columns, of.part);
@@ -77,6 +80,10 @@ fn divided<T: Scalar>(
     let (inner, total) = (nnz(Some(Needs::Nothing)), nnz(None));
     if inner == total {
         return whole(false);
+    }
+    if mode.divides_columns() {
+        let group = |entries, needs_halo| Group { rows: 0..rows.len(), needs_halo, entries };
+        return Err(vec![group(Entries::Own, false), group(Entries::Foreign, true)]);
     }
     let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
     let rows_apart = Inner {
@@ -133,7 +140,7 @@ fn ordered(order: &mut [u32], needs: &[Needs]) -> Vec<Group> {
             next += 1;
         }
         if next > first {
-            groups.push(Group { rows: first..next, needs_halo: wanted != Needs::Nothing });
+            groups.push(Group::all(first..next, wanted != Needs::Nothing));
         }
     }
     groups
@@ -150,7 +157,7 @@ fn around_longest_run(needs: &[Needs]) -> Vec<Group> {
     }
     let groups = [(0..inner.start, true), (inner.clone(), false), (inner.end..needs.len(), true)];
     let groups = groups.into_iter().filter(|(rows, _)| !rows.is_empty());
-    groups.map(|(rows, needs_halo)| Group { rows, needs_halo }).collect()
+    groups.map(|(rows, needs_halo)| Group::all(rows, needs_halo)).collect()
 }
 
 #[cfg(test)]
@@ -172,7 +179,7 @@ mod tests {
 
     #[test]
     fn rows_that_need_a_halo_are_before_and_behind_the_others() {
-        let group = |rows, needs_halo| Group { rows, needs_halo };
+        let group = Group::all;
         let (rows, groups) = ring(Mode::Overlap, None);
         // Rows 0 and 2 need elements of later parts; rows 7 and 8 those of earlier ones.
         assert_eq!(rows.order, [1, 0, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -201,7 +208,7 @@ mod tests {
     #[test]
     fn rows_that_keep_their_order_are_grouped_around_the_longest_run_without_a_need() {
         use Needs::{Earlier, Later, Nothing};
-        let group = |rows, needs_halo| Group { rows, needs_halo };
+        let group = Group::all;
         let mixed = [Nothing, Earlier, Nothing, Nothing, Later, Nothing];
         let wanted = [group(0..2, true), group(2..4, false), group(4..6, true)];
         assert_eq!(around_longest_run(&mixed), wanted);

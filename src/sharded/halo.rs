@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 
+use super::mode::Mode;
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::error::Result;
 use crate::par;
-use crate::partition::{Group, Partition};
+use crate::partition::{Entries, Group, Partition};
 use crate::permutation::inverse;
 use crate::scalar::Scalar;
 
@@ -21,16 +22,27 @@ pub(super) struct Columns {
     place: Option<Vec<u32>>,
     /// First new number of each part, followed by the number of columns.
     bounds: Vec<usize>,
+    /// Set if each part gets all columns, whether its rows need them or not.
+    complete: bool,
 }
 
 impl Columns {
     pub fn of(partition: &Partition) -> Self {
-        Columns { place: Some(inverse(&partition.order)), bounds: partition.bounds.clone() }
+        Columns {
+            place: Some(inverse(&partition.order)),
+            bounds: partition.bounds.clone(),
+            complete: false,
+        }
     }
 
     /// Gives each part neighbouring columns, with these bounds.
     pub fn of_neighbours(bounds: Vec<usize>) -> Self {
-        Columns { place: None, bounds }
+        Columns { place: None, bounds, complete: false }
+    }
+
+    /// Gives each part the columns that `mode` gives it: those that its rows need, or all.
+    pub fn for_mode(self, mode: Mode) -> Self {
+        Columns { complete: mode.has_all_of_x(), ..self }
     }
 
     /// Returns the new numbers of the columns of a part.
@@ -115,6 +127,59 @@ pub(super) fn local<T: Scalar>(
     part: usize,
 ) -> Result<(Halo, Vec<Csr<T>>)> {
     let own = columns.own(part);
+    let foreign = match columns.complete {
+        true => (0..csr.ncols()).filter(|k| !own.contains(k)).map(|k| k as u32).collect(),
+        false => needed(csr, rows, groups, columns, &own),
+    };
+    let before = foreign.partition_point(|&number| (number as usize) < own.start);
+    let places = Places { columns, own: own.clone(), before, foreign: &foreign };
+    let matrices = groups.iter().map(|group| places.matrix(csr, rows, group));
+    let matrices = matrices.collect::<Result<_>>()?;
+    let runs = runs(&foreign, &columns.bounds);
+    Ok((Halo { own: own.len(), before, runs }, matrices))
+}
+
+/// Counts of a part's entries and of its exact halo, whatever the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub nnz: usize,
+    /// Entries in rows that need no halo.
+    pub inner: usize,
+    /// Entries in own columns.
+    pub own: usize,
+    /// Columns of others that the rows need.
+    pub halo: usize,
+}
+
+/// Counts a part's entries by their columns.
+pub(super) fn counts<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    columns: &Columns,
+    part: usize,
+) -> Counts {
+    let own = columns.own(part);
+    let of_row = |row: usize| {
+        let nnz = csr.pattern().row_nnz(rows[row] as usize);
+        let numbers = columns.numbers(csr, rows[row]);
+        let in_own = numbers.filter(|&number| own.contains(&(number as usize))).count();
+        [nnz, if in_own == nnz { nnz } else { 0 }, in_own]
+    };
+    let sum = |a: [usize; 3], b: [usize; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
+    let [nnz, inner, in_own] = par::reduce(rows.len(), ROWS, || [0; 3], of_row, sum);
+    let all = Group::all(0..rows.len(), true);
+    let halo = needed(csr, rows, &[all], columns, &own).len();
+    Counts { nnz, inner, own: in_own, halo }
+}
+
+/// Returns the numbers of the columns beside the own ones that the groups need, rising.
+fn needed<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    groups: &[Group],
+    columns: &Columns,
+    own: &Range<usize>,
+) -> Vec<u32> {
     let mut foreign = Vec::new();
     for group in groups.iter().filter(|group| group.needs_halo) {
         let rows = &rows[group.rows.clone()];
@@ -130,12 +195,7 @@ pub(super) fn local<T: Scalar>(
     }
     foreign.sort_unstable();
     foreign.dedup();
-    let before = foreign.partition_point(|&number| (number as usize) < own.start);
-    let places = Places { columns, own: own.clone(), before, foreign: &foreign };
-    let matrices = groups.iter().map(|group| places.matrix(csr, &rows[group.rows.clone()]));
-    let matrices = matrices.collect::<Result<_>>()?;
-    let runs = runs(&foreign, &columns.bounds);
-    Ok((Halo { own: own.len(), before, runs }, matrices))
+    foreign
 }
 
 /// Least number of rows that a thread looks at.
@@ -165,12 +225,28 @@ impl Places<'_> {
         at as u32
     }
 
-    /// Returns the matrix of these rows.
-    fn matrix<T: Scalar>(&self, csr: CsrRef<'_, T>, rows: &[u32]) -> Result<Csr<T>> {
-        let mut row_ptr = vec![0; rows.len() + 1];
-        for (next, &row) in row_ptr[1..].iter_mut().zip(rows) {
-            *next = csr.pattern().row_nnz(row as usize);
+    /// Tells whether a group has the entries of the column with this new number.
+    fn has(&self, entries: Entries, number: u32) -> bool {
+        let is_own = self.own.contains(&(number as usize));
+        match entries {
+            Entries::All => true,
+            Entries::Own => is_own,
+            Entries::Foreign => !is_own,
         }
+    }
+
+    /// Returns the matrix of a group of the part's rows.
+    fn matrix<T: Scalar>(&self, csr: CsrRef<'_, T>, rows: &[u32], group: &Group) -> Result<Csr<T>> {
+        let (rows, entries_of) = (&rows[group.rows.clone()], group.entries);
+        let counts = par::map(rows.len(), ROWS, |row| match entries_of {
+            Entries::All => csr.pattern().row_nnz(rows[row] as usize),
+            _ => {
+                let numbers = self.columns.numbers(csr, rows[row]);
+                numbers.filter(|&number| self.has(entries_of, number)).count()
+            }
+        });
+        let mut row_ptr = vec![0; rows.len() + 1];
+        row_ptr[1..].copy_from_slice(&counts);
         accumulate(&mut row_ptr);
         let nnz = row_ptr[rows.len()];
         let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
@@ -182,9 +258,9 @@ impl Places<'_> {
             let (mut entries, mut next) = (Vec::new(), 0);
             for &row in &rows[bounds[piece]..bounds[piece + 1]] {
                 let numbers = self.columns.numbers(csr, row);
-                let own_values = csr.row(row as usize).1;
-                entries
-                    .extend(numbers.map(|number| self.of(number)).zip(own_values.iter().copied()));
+                let found = numbers.zip(csr.row(row as usize).1.iter().copied());
+                let found = found.filter(|&(number, _)| self.has(entries_of, number));
+                entries.extend(found.map(|(number, value)| (self.of(number), value)));
                 entries.sort_unstable_by_key(|&(at, _)| at);
                 for (at, value) in entries.drain(..) {
                     (col_idx[next], values[next]) = (at, value);
@@ -226,7 +302,7 @@ mod tests {
         let partition = Partition::of_owners(vec![0, 1, 3, 0, 1, 3], 4);
         let columns = Columns::of(&partition);
         let local = |rows: &[u32], part| {
-            let all = Group { rows: 0..rows.len(), needs_halo: true };
+            let all = Group::all(0..rows.len(), true);
             let (halo, mut parts) =
                 local(csr.as_ref(), rows, &[all], &columns, part).expect("it is valid");
             (halo, parts.remove(0))

@@ -4,7 +4,9 @@
 //! other parts own; every element is sent once to each part that needs it. Then all parts multiply
 //! their rows at the same time: the vector mode without overlap of M. Kreutzer et al., Sparse
 //! matrix-vector multiplication on GPGPU clusters: a new storage format and a scalable
-//! implementation, 2012, section 3.1. Vectors are in host memory: a part on a GPU copies its x there
+//! implementation, 2012, section 3.1. [`Mode`] names the other orders of that paper, and those of
+//! PCSR-I and PCSR-II; [`ShardedOperator::choice`] tells which order was chosen and why, what the model
+//! expects of each, and whether fewer GPUs would do. Vectors are in host memory: a part on a GPU copies its x there
 //! and its y back for each product. Where all parts are on GPUs that reach each other's memory,
 //! [`ShardedOperator::on_gpus`] keeps vectors there, exchanges halos without the host, and multiplies
 //! rows that need no halo meanwhile ([`Mode`]).
@@ -38,6 +40,7 @@
 
 mod agreement;
 mod balance;
+mod choice;
 mod gpu;
 mod groups;
 mod halo;
@@ -45,6 +48,7 @@ mod messages;
 mod mode;
 mod numbers;
 mod part;
+mod product;
 mod rank;
 mod rank_gpu;
 mod rank_link;
@@ -61,11 +65,14 @@ use std::sync::Arc;
 use crate::choose::Workload;
 use crate::csr::CsrRef;
 use crate::dense::{self, DenseMut, DenseRef};
+use crate::device::Kind;
 use crate::error::{Error, Result};
-use crate::par;
+use crate::par::Team;
 use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
+pub use choice::{ExpectedMode, ModeChoice};
+use choice::{Work, Works};
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
 use halo::{Columns, Shape};
 pub use messages::{Exchange, ExchangeError, Incoming, Outgoing};
@@ -153,7 +160,8 @@ impl Tuners {
     /// The basis is the original one, within each part.
     ///
     /// # Errors
-    /// As [`Tuner::prepare`]; [`Error::Argument`] or [`Error::Shape`] if the split does not apply.
+    /// As [`Tuner::prepare`]; [`Error::Argument`] or [`Error::Shape`] if the split does not apply, or
+    /// is not that of the mode.
     pub fn prepare_sharded<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -161,6 +169,7 @@ impl Tuners {
         split: Split<'_>,
     ) -> Result<ShardedOperator<T>> {
         let csr = csr.into();
+        self.mode.check(split)?;
         let mut rows = match split {
             Split::EqualTimes => balance::equal_times(&self.tuners, csr, workload)?,
             _ => split.partition(csr.pattern(), self.len())?,
@@ -170,13 +179,67 @@ impl Tuners {
         let numbers = Columns::of(&columns_like(&rows, csr.ncols()));
         let groups = groups::groups(csr, &mut rows, &numbers, self.mode, &bandwidths);
         let columns = columns_like(&rows, csr.ncols());
-        let numbers = Columns::of(&columns);
+        let numbers = Columns::of(&columns).for_mode(self.mode);
         let mut parts = Vec::with_capacity(self.len());
         for (part, (tuner, groups)) in self.tuners.iter().zip(groups).enumerate() {
             let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
             parts.push(Part::of(tuner, halo, groups, &matrices, workload)?);
         }
-        Ok(ShardedOperator { nrows: csr.nrows(), ncols: csr.ncols(), rows, columns, parts })
+        let works = self.works(csr, &rows, &numbers, &parts);
+        let choice = self.choice(split, &parts, works.as_ref());
+        let [nrows, ncols] = [csr.nrows(), csr.ncols()];
+        let team =
+            (self.mode == Mode::Task).then(|| Team::of(self.len()).map(Arc::new)).transpose()?;
+        Ok(ShardedOperator { nrows, ncols, rows, columns, parts, choice, team })
+    }
+
+    /// Returns the choice of the mode of these parts.
+    fn choice<T: Scalar>(
+        &self,
+        split: Split<'_>,
+        parts: &[Part<T>],
+        works: Option<&Works>,
+    ) -> ModeChoice {
+        let mode = match self.mode {
+            Mode::Auto if parts.iter().any(|part| part.operators.len() > 1) => Mode::Overlap,
+            Mode::Auto => Mode::Vector,
+            asked => asked,
+        };
+        let suitable = |mode: &Mode| *mode != Mode::Auto && mode.check(split).is_ok();
+        let suitable: Vec<Mode> = Mode::all().filter(suitable).collect();
+        choice::explain(self.mode, mode, &suitable, works)
+    }
+
+    /// Returns what the model of modes needs to know; `None` if a device is a host.
+    fn works<T: Scalar>(
+        &self,
+        csr: CsrRef<'_, T>,
+        rows: &Partition,
+        numbers: &Columns,
+        parts: &[Part<T>],
+    ) -> Option<Works> {
+        let device = self.tuners[0].device();
+        if self.tuners.iter().any(|tuner| tuner.device().kind == Kind::Host) {
+            return None;
+        }
+        let work = |(number, part): (usize, &Part<T>)| {
+            let counts = halo::counts(csr, rows.of(number), numbers, number);
+            let share = |some: usize| some as f64 / counts.nnz.max(1) as f64;
+            Some(Work {
+                product_s: part.predicted_s(device.launch_s)?,
+                rows: part.rows(),
+                halo: counts.halo,
+                foreign: csr.ncols() - part.halo.own,
+                inner: share(counts.inner),
+                own: share(counts.own),
+            })
+        };
+        Some(Works {
+            parts: parts.iter().enumerate().map(work).collect::<Option<_>>()?,
+            value_bytes: size_of::<T>(),
+            launch_s: device.launch_s,
+            bandwidth: 1e9 * device.read_gbps,
+        })
     }
 }
 
@@ -203,6 +266,9 @@ pub struct ShardedOperator<T: Scalar> {
     rows: Partition,
     columns: Partition,
     parts: Vec<Part<T>>,
+    choice: ModeChoice,
+    /// The threads of [`Mode::Task`].
+    team: Option<Arc<Team>>,
 }
 
 impl<T: Scalar> ShardedOperator<T> {
@@ -219,6 +285,12 @@ impl<T: Scalar> ShardedOperator<T> {
     /// Returns the parts, in the order of their devices.
     pub fn parts(&self) -> &[Part<T>] {
         &self.parts
+    }
+
+    /// Returns the choice of the mode for all parts, with its reason; [`Part::choice`] is that of a
+    /// part's format.
+    pub fn choice(&self) -> &ModeChoice {
+        &self.choice
     }
 
     /// Returns the numbers of the rows of a part in the whole matrix, in the order of the part's
@@ -256,44 +328,6 @@ impl<T: Scalar> ShardedOperator<T> {
     ) -> Result<()> {
         dense::check([self.nrows(), self.ncols()], &x, &y)?;
         dense::by_columns(x, y, beta != T::ZERO, &mut |x, y| self.apply(alpha, x, beta, y))
-    }
-
-    /// Computes y = alpha A x + beta y; with `beta = 0`, y is written and never read. Fills the
-    /// halos of x, and leaves its own elements and the halos of y as they are.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if a vector is divided in another way; [`Error::Device`] from a GPU, in
-    /// which case y is undefined.
-    pub fn apply_sharded(
-        &self,
-        alpha: T,
-        x: &mut ShardedVector<T>,
-        beta: T,
-        y: &mut ShardedVector<T>,
-    ) -> Result<()> {
-        self.check(x.has(self.parts.iter().map(Part::shape_x)), "x", "zeros_x or scatter_x")?;
-        self.check(y.has(self.shapes_y()), "y", "zeros_y or scatter_y")?;
-        self.exchange(x);
-        let x = x.parts();
-        let mut products: Vec<_> = y.all_own_mut().into_iter().map(|y| (y, Ok(()))).collect();
-        par::for_each(&mut products, 1, |part, (y, done)| {
-            *done = self.parts[part].multiply(|_| true, (alpha, &x[part]), (beta, y));
-        });
-        products.into_iter().try_for_each(|(_, done)| done)
-    }
-
-    /// Copies the own elements that other parts need into their halos.
-    fn exchange(&self, x: &mut ShardedVector<T>) {
-        let (own, mut halos) = x.split();
-        par::for_each(&mut halos, 1, |part, halos| {
-            let runs = self.parts[part].halo.runs.iter();
-            let elements = runs.flat_map(|run| {
-                let from = own[run.owner];
-                run.columns.iter().map(move |&column| from[column as usize])
-            });
-            let places = halos.iter_mut().flat_map(|halo| halo.iter_mut());
-            places.zip(elements).for_each(|(to, element)| *to = element);
-        });
     }
 
     fn check(&self, fits: bool, name: &str, remedy: &str) -> Result<()> {
@@ -380,7 +414,7 @@ impl<T: Scalar> ShardedOperator<T> {
             let what = format!("{got:?} rows and columns for {own:?}");
             return Err(Error::PatternChanged { what });
         }
-        let numbers = Columns::of(&self.columns);
+        let numbers = Columns::of(&self.columns).for_mode(self.choice.mode);
         for (number, part) in self.parts.iter_mut().enumerate() {
             part.update(csr, self.rows.of(number), &numbers, number)?;
         }

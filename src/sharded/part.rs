@@ -38,7 +38,7 @@ pub struct Part<T: Scalar> {
 impl<T: Scalar> Part<T> {
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
-        self.operators.iter().map(|(group, _)| group.rows.len()).sum()
+        self.operators.iter().map(|(group, _)| group.rows.end).max().unwrap_or(0)
     }
 
     /// Returns the number of entries.
@@ -47,7 +47,8 @@ impl<T: Scalar> Part<T> {
     }
 
     /// Returns the operators of the part, with the rows that each multiplies, counted from the
-    /// part's first one; see [`Mode`](super::Mode).
+    /// part's first one; see [`Mode`](super::Mode). With [`Mode::Naive`](super::Mode::Naive) and
+    /// [`Mode::Task`](super::Mode::Task), two operators have all rows.
     pub fn operators(&self) -> impl ExactSizeIterator<Item = (Range<usize>, &PreparedOperator<T>)> {
         self.operators.iter().map(|(group, operator)| (group.rows.clone(), operator))
     }
@@ -76,6 +77,17 @@ impl<T: Scalar> Part<T> {
     /// Returns the choice of [`Part::candidate`].
     pub fn choice(&self) -> Option<&Choice> {
         self.largest().choice()
+    }
+
+    /// Returns the predicted time of a product of all rows, as if one operator had them, in seconds.
+    /// `launch_s` is the time of a launch. `None` if a candidate was not predicted.
+    pub(super) fn predicted_s(&self, launch_s: f64) -> Option<f64> {
+        let times = self.operators.iter().map(|(_, operator)| {
+            let ranking = &operator.choice()?.ranking;
+            let chosen = ranking.iter().find(|ranked| ranked.candidate == *operator.candidate());
+            chosen.map(|chosen| (chosen.spmv_s - launch_s).max(0.0))
+        });
+        Some(launch_s + times.sum::<Option<f64>>()?)
     }
 
     /// Returns the places of x.
@@ -113,6 +125,7 @@ impl<T: Scalar> Part<T> {
     ) -> Result<()> {
         let operators = self.operators.iter().filter(|(group, _)| chosen(group));
         operators.into_iter().try_for_each(|(group, operator)| {
+            let beta = if group.adds() { T::ONE } else { beta };
             operator.apply(alpha, x, beta, &mut y[group.rows.clone()])
         })
     }

@@ -72,7 +72,8 @@ impl Rank {
 
     /// Returns the rank with another order of exchange and products. [`Mode::Overlap`] pays where the
     /// exchange proceeds in the background. It keeps the order of the rows: the longest run of rows
-    /// that need no halo is multiplied during the exchange.
+    /// that need no halo is multiplied during the exchange. With [`Mode::Task`], products call the
+    /// exchange from a thread of their own.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Rank { mode, ..self }
@@ -135,6 +136,41 @@ impl Rank {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<()> {
         self.post().exchange(faulty, send, receive, meanwhile)
+    }
+
+    /// Sends and receives messages of a product, with [`Mode::Task`] on a second thread, while this one
+    /// calls `meanwhile`.
+    ///
+    /// # Errors
+    /// As [`Post::exchange`].
+    pub(super) fn exchange_of_product(
+        &self,
+        faulty: bool,
+        send: &mut [Parcel],
+        receive: &mut [Parcel],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<()> {
+        if self.mode != Mode::Task || faulty {
+            return self.exchange(faulty, send, receive, meanwhile);
+        }
+        let mut begun = false;
+        let exchanged = std::thread::scope(|scope| {
+            let exchange = || self.exchange(false, send, receive, &mut || {});
+            let thread = std::thread::Builder::new().name("ellect exchange".into());
+            let thread = thread.spawn_scoped(scope, exchange).ok()?;
+            begun = true;
+            meanwhile();
+            thread.join().ok()
+        });
+        let fault = || Error::Exchange {
+            rank: self.rank,
+            what: "the thread of the exchange failed".into(),
+        };
+        match begun {
+            true => exchanged.unwrap_or_else(|| Err(fault())),
+            // No thread started; other ranks wait for the messages all the same.
+            false => self.exchange(false, send, receive, meanwhile),
+        }
     }
 
     /// Returns the bytes of all ranks, in their order; each gives `len` bytes, or `None` if it failed.

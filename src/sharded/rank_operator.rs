@@ -54,12 +54,23 @@ impl Rank {
         workload: &Workload,
     ) -> Result<RankOperator<T>> {
         let csr = rows.into();
-        let all = self.agree(Some(Facts {
+        let suits = match self.mode.split() {
+            None => Ok(()),
+            Some(_) => Err(Error::argument(format!(
+                "the mode {} divides the rows itself, but each rank has its own rows; call \
+                 prepare_whole, or choose another mode",
+                self.mode
+            ))),
+        };
+        let facts = suits.as_ref().ok().map(|()| Facts {
             stated: u64::from(columns.is_some()),
             rows: csr.nrows() as u64,
             columns: columns.unwrap_or(0) as u64,
             ..self.facts::<T>(csr.ncols())
-        }))?;
+        });
+        let all = self.agree(facts);
+        suits?;
+        let all = all?;
         let [rows, columns] = agreement::bounds(&all)?;
         let division = Division {
             rows: (0..csr.nrows() as u32).collect(),
@@ -87,7 +98,8 @@ impl Rank {
         split: Split<'_>,
     ) -> Result<RankOperator<T>> {
         let csr = csr.into();
-        let rows = split.partition(csr.pattern(), self.size());
+        let suits = self.mode.check(split);
+        let rows = suits.and_then(|()| split.partition(csr.pattern(), self.size()));
         let facts = rows.as_ref().ok().map(|rows| Facts {
             whole: 1,
             digest: digest(csr, rows),
@@ -97,7 +109,7 @@ impl Rank {
         let rows = rows?;
         all?;
         let division = Division {
-            columns: Columns::of(&columns_like(&rows, csr.ncols())),
+            columns: Columns::of(&columns_like(&rows, csr.ncols())).for_mode(self.mode),
             rows: rows.of(self.rank()).to_vec(),
             first_row: 0,
             given: csr.nrows(),
@@ -409,7 +421,8 @@ impl<T: Scalar> RankOperator<T> {
             }
         };
         let (send, receive) = (&mut links.send, &mut links.receive);
-        let exchanged = self.rank.exchange(fits.is_err(), send, receive, &mut meanwhile);
+        let faulty = fits.is_err();
+        let exchanged = self.rank.exchange_of_product(faulty, send, receive, &mut meanwhile);
         fits?;
         exchanged?;
         inner.unwrap_or_else(|| multiply(false, x, y))?;

@@ -42,6 +42,17 @@ pub enum Split<'a> {
 const MOST_ROWS: f64 = 1.03;
 
 impl Split<'_> {
+    /// Returns the name of the way, without owners.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Split::EqualRows => "Split::EqualRows",
+            Split::EqualNonzeros => "Split::EqualNonzeros",
+            Split::EqualTimes => "Split::EqualTimes",
+            Split::FewCuts => "Split::FewCuts",
+            Split::Owners(_) => "Split::Owners",
+        }
+    }
+
     /// Divides the rows of a matrix among `parts` parts.
     ///
     /// # Errors
