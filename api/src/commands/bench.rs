@@ -52,13 +52,17 @@ pub struct Bench {
     /// Basis of x and y: original or permuted
     #[arg(long, default_value_t = Basis::Original)]
     basis: Basis,
-    /// Divide each matrix among these GPUs instead, and compare products with those of one GPU
+    /// Divide each matrix among these devices instead, and compare products with those of one
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
         conflicts_with_all = ["device", "features", "choices", "records", "only"])]
     devices: Vec<String>,
     /// Division of the rows, with --devices: equal-rows, equal-nonzeros, equal-times or few-cuts
     #[arg(long, default_value = "equal-nonzeros", value_name = "SPLIT", requires = "devices")]
     split: sharded::Division,
+    /// Modes of the exchange and the products, with --devices: auto, vector, overlap, naive, task,
+    /// pcsr-i, pcsr-ii [default: all; overlap where auto takes it]
+    #[arg(long = "mode", value_delimiter = ',', value_name = "MODES", requires = "devices")]
+    modes: Vec<ellect::sharded::Mode>,
     /// Time iterations of conjugate gradients: too with --devices, else on one GPU with fused steps and
     /// without, for the candidates that --only names, or the chosen one
     #[arg(long, conflicts_with_all = ["features", "choices", "records"])]

@@ -1,11 +1,12 @@
 //! `ellect bench --devices` compares products of matrices divided among GPUs with those on one GPU.
 //!
-//! Vectors stay on the GPUs; each product is a CUDA graph of the exchange of halos and the product of
-//! the part, once after each other and once at the same time where that is possible. Halos move by stores
-//! into the other GPUs' memory (`peer`), and where NCCL is installed, once more by that. Products follow
-//! each other as in a solver, and each case is checked.
+//! Each mode has a line ([`Mode`]). Vectors stay on the GPUs, and products are CUDA graphs. Halos move by
+//! stores into the other GPUs' memory (`peer`), and where NCCL is installed, in the modes `vector` and
+//! `overlap` once more by that. Products follow each other as in a solver, and each case is checked.
+//! Parts may be on hosts, too: their vectors are in the host's memory.
 
 mod nccl;
+mod timing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,24 +14,17 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use ellect::choose::Workload;
-use ellect::sharded::{GpuFactor, Mode, Part, ShardedOperator, Split, Tuners};
-use ellect::{Csr, Precision, Scalar, Tuner, check};
+use ellect::device::Kind;
+use ellect::sharded::{Mode, Part, ShardedOperator, Split, Tuners};
+use ellect::{Csr, Precision, Scalar, Tuner};
 use serde::Serialize;
+use timing::{SAMPLE_S, SAMPLES, Times, iteration, median, timed};
 
 use super::{Answer, Bench};
 use crate::output::print;
 
 /// Products that the choice expects.
 pub const SPMVS: u64 = 1_000_000;
-
-/// Samples of which the median counts.
-const SAMPLES: usize = 9;
-
-/// Iterations of a solver in a sample.
-const ITERATIONS: u32 = 200;
-
-/// Least time of a sample in seconds.
-pub const SAMPLE_S: f64 = 0.02;
 
 /// One matrix on some GPUs.
 #[derive(Debug, Serialize)]
@@ -41,9 +35,8 @@ struct Row {
     precision: Precision,
     gpus: usize,
     split: String,
-    /// `vector` or `overlap`.
-    mode: String,
-    /// `peer` or `nccl`; `none` on one GPU.
+    mode: &'static str,
+    /// `peer` or `nccl`; `memory` if a part is on a host, `none` of a single part.
     transport: &'static str,
     /// Candidates of the parts.
     candidates: Vec<String>,
@@ -56,6 +49,11 @@ struct Row {
     spread: f64,
     /// Time of a product on one GPU over the number of GPUs times this one.
     efficiency: f64,
+    /// The same without the exchange, for halos that are filled.
+    filled_us: Option<f64>,
+    filled_efficiency: Option<f64>,
+    /// Efficiency that the choice of the mode expects; `None` if a part is on a host.
+    expected_efficiency: Option<f64>,
     /// Time of an iteration of conjugate gradients, with `--solver`, and its efficiency.
     iteration_us: Option<f64>,
     iteration_efficiency: Option<f64>,
@@ -68,13 +66,17 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     let open = |name: &String| Tuner::open_in(name, data).map(Arc::new);
     let tuners: Vec<Arc<Tuner>> = bench.devices.iter().map(open).collect::<Result<_, _>>()?;
     if tuners.len() < 2 {
-        bail!("--devices takes two or more GPUs of this machine, for instance cuda:0,cuda:1");
+        bail!("--devices takes two or more devices of this machine, for instance cuda:0,cuda:1");
+    }
+    if bench.solver && !on_gpus(&tuners) {
+        bail!("--solver with --devices times GPUs, but a device is a host; leave one of them out");
     }
     if !bench.json {
         print(
-            "| matrix | rows | nonzeros | precision | GPUs | mode | transport | formats | halo | \
-             product (us) | spread | efficiency | iteration (us) | efficiency | preparing (s) |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+            "| matrix | rows | nonzeros | precision | GPUs | split | mode | transport | formats | halo \
+             | product (us) | spread | efficiency | without exchange (us) | efficiency | expected \
+             efficiency | iteration (us) | efficiency | preparing (s) |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         )?;
     }
     bench.matrices(&mut |name, csr| {
@@ -89,91 +91,156 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Tells whether all parts are on GPUs.
+fn on_gpus(tuners: &[Arc<Tuner>]) -> bool {
+    tuners.iter().all(|tuner| tuner.device().kind == Kind::Gpu)
+}
+
 /// A product on some GPUs.
 struct Product {
-    product_us: f64,
-    spread: f64,
+    times: Times,
     prepare_s: f64,
     overlapped: f64,
     halo: usize,
     candidates: Vec<String>,
 }
 
+impl Product {
+    fn of<T: Scalar>(a: &ShardedOperator<T>, times: Times, prepare_s: f64) -> Self {
+        Product {
+            times,
+            prepare_s,
+            overlapped: overlapped(a.parts()),
+            halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
+            candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
+        }
+    }
+}
+
+/// A division of a matrix among GPUs, and its mode.
+#[derive(Clone, Copy)]
+struct Case {
+    gpus: usize,
+    mode: Mode,
+    split: Split<'static>,
+    expected_efficiency: Option<f64>,
+}
+
 fn workload() -> Workload {
     Workload { spmvs: SPMVS, ..Workload::default() }
 }
 
-fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>]) -> Result<()> {
-    let numbers = [1, 2, 4, 8, 16].into_iter().filter(|&gpus| gpus <= tuners.len());
-    let cases = numbers.flat_map(|gpus| match gpus {
-        1 => vec![(1, Mode::Vector)],
-        _ => vec![(gpus, Mode::Vector), (gpus, Mode::Auto)],
+/// Returns the modes to time on each number of GPUs.
+fn cases(bench: &Bench, gpus: usize) -> Vec<Case> {
+    let numbers = [1, 2, 4, 8, 16].into_iter().filter(|&number| number <= gpus);
+    let all: Vec<Mode> = match bench.modes.is_empty() {
+        // `auto` stands for `overlap` where that is possible and pays.
+        true => Mode::all().filter(|&mode| mode != Mode::Overlap).collect(),
+        false => bench.modes.clone(),
+    };
+    let cases = numbers.flat_map(|gpus| {
+        let modes = if gpus == 1 { vec![Mode::Vector] } else { all.clone() };
+        modes.into_iter().map(move |mode| {
+            let split = mode.split().unwrap_or(bench.split.0);
+            Case { gpus, mode, split, expected_efficiency: None }
+        })
     });
-    let (mut alone_us, mut alone_iteration_us) = (None, None);
-    for (gpus, mode) in cases {
+    cases.collect()
+}
+
+fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>]) -> Result<()> {
+    let on_gpus = on_gpus(tuners);
+    let mut alone: Option<[f64; 2]> = None;
+    for mut case in cases(bench, tuners.len()) {
         let start = Instant::now();
-        let of_case = Tuners::of(tuners[..gpus].to_vec())?.with_mode(mode);
-        let a = of_case.prepare_sharded(csr, &workload(), bench.split.0)?;
+        let of_case = Tuners::of(tuners[..case.gpus].to_vec())?.with_mode(case.mode);
+        let a = of_case.prepare_sharded(csr, &workload(), case.split)?;
         let prepare_s = start.elapsed().as_secs_f64();
-        let overlapped = overlapped(a.parts());
-        if mode == Mode::Auto && overlapped == 0.0 {
+        // Two lines for one mode would say the same.
+        if case.mode == Mode::Auto && a.choice().mode == Mode::Vector && bench.modes.is_empty() {
             continue;
         }
-        let (product_us, spread) = timed(&a, csr, name)?;
-        let alone_us = *alone_us.get_or_insert(product_us);
+        let asked = std::mem::replace(&mut case.mode, a.choice().mode);
+        case.expected_efficiency = a.choice().expected().map(|expected| expected.efficiency);
+        let times = timed(&a, csr, name, on_gpus)?;
         let iteration_us = match bench.solver && csr.nrows() == csr.ncols() {
             true => Some(iteration(&a)?),
             false => None,
         };
-        let alone_iteration_us =
-            iteration_us.map(|us| *alone_iteration_us.get_or_insert(us)).unwrap_or_default();
-        let product = Product {
-            product_us,
-            spread,
-            prepare_s,
-            overlapped,
-            halo: a.parts().iter().map(|part| part.halo()).max().unwrap_or(0),
-            candidates: a.parts().iter().map(|part| part.candidate().to_string()).collect(),
-        };
+        let of_one = *alone.get_or_insert([times.product_us, iteration_us.unwrap_or_default()]);
+        let product = Product::of(&a, times, prepare_s);
         drop(a);
-        let print_row = |product: Product, transport, iteration_us: Option<f64>| {
-            let efficiency = |alone_us: f64, us: f64| alone_us / (gpus as f64 * us);
-            let row = Row {
-                matrix: name.into(),
-                nrows: csr.nrows(),
-                nnz: csr.nnz(),
-                precision: T::PRECISION,
-                gpus,
-                split: bench.split.to_string(),
-                mode: if product.overlapped == 0.0 { "vector" } else { "overlap" }.into(),
-                transport,
-                candidates: product.candidates,
-                overlapped: product.overlapped,
-                halo: product.halo,
-                product_us: product.product_us,
-                spread: product.spread,
-                efficiency: efficiency(alone_us, product.product_us),
-                iteration_us,
-                iteration_efficiency: iteration_us.map(|us| efficiency(alone_iteration_us, us)),
-                prepare_s: product.prepare_s,
-            };
-            match bench.json {
-                true => print(&(serde_json::to_string(&row)? + "\n")),
-                false => print(&line(&row)),
-            }
+        let of = |product, transport, iteration_us| {
+            let row = row::<T>((name, csr.nrows(), csr.nnz()), &case, product, transport);
+            show(bench, &finished(row, of_one, iteration_us))
         };
-        if gpus == 1 {
-            print_row(product, "none", iteration_us)?;
+        let transport = match (case.gpus, on_gpus) {
+            (1, _) => "none",
+            (_, true) => "peer",
+            (_, false) => "memory",
+        };
+        of(product, transport, iteration_us)?;
+        if transport != "peer" || !matches!(case.mode, Mode::Vector | Mode::Overlap) {
             continue;
         }
-        print_row(product, "peer", iteration_us)?;
-        match nccl::timed(csr, &tuners[..gpus], (mode, bench.split.0), name) {
-            Ok(product) => print_row(product, "nccl", None)?,
+        match nccl::timed(csr, &tuners[..case.gpus], (asked, case.split), name) {
+            Ok(product) => of(product, "nccl", None)?,
             Err(error) if is_missing(&error) => eprintln!("not timed with NCCL: {error}"),
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Returns the line of a case, without what compares it with one GPU.
+fn row<T: Scalar>(
+    (name, nrows, nnz): (&str, usize, usize),
+    case: &Case,
+    product: Product,
+    transport: &'static str,
+) -> Row {
+    Row {
+        matrix: name.into(),
+        nrows,
+        nnz,
+        precision: T::PRECISION,
+        gpus: case.gpus,
+        split: Division(case.split).to_string(),
+        mode: case.mode.name(),
+        transport,
+        candidates: product.candidates,
+        overlapped: product.overlapped,
+        halo: product.halo,
+        product_us: product.times.product_us,
+        spread: product.times.spread,
+        efficiency: 0.0,
+        filled_us: product.times.filled_us,
+        filled_efficiency: None,
+        expected_efficiency: case.expected_efficiency,
+        iteration_us: None,
+        iteration_efficiency: None,
+        prepare_s: product.prepare_s,
+    }
+}
+
+/// Compares a line with the times of a product and of an iteration on one GPU.
+fn finished(row: Row, [alone_us, iteration_alone_us]: [f64; 2], iteration_us: Option<f64>) -> Row {
+    let gpus = row.gpus as f64;
+    let efficiency = |alone_us: f64, us: f64| alone_us / (gpus * us);
+    Row {
+        efficiency: efficiency(alone_us, row.product_us),
+        filled_efficiency: row.filled_us.map(|us| efficiency(alone_us, us)),
+        iteration_us,
+        iteration_efficiency: iteration_us.map(|us| efficiency(iteration_alone_us, us)),
+        ..row
+    }
+}
+
+fn show(bench: &Bench, row: &Row) -> Result<()> {
+    match bench.json {
+        true => print(&(serde_json::to_string(row)? + "\n")),
+        false => print(&line(row)),
+    }
 }
 
 /// Tells whether the error is that NCCL cannot work here.
@@ -194,95 +261,30 @@ fn overlapped<T: Scalar>(parts: &[Part<T>]) -> f64 {
 fn line(row: &Row) -> String {
     let mut formats = row.candidates.clone();
     formats.dedup();
-    format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.1} | {:.3} | {:.3} | {} | {} | {:.2} |\n",
-        row.matrix,
-        row.nrows,
-        row.nnz,
-        row.precision,
-        row.gpus,
-        row.mode,
-        row.transport,
+    let time = |us: Option<f64>| us.map_or("-".into(), |us| format!("{us:.1}"));
+    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.3}"));
+    let cells = [
+        row.matrix.clone(),
+        row.nrows.to_string(),
+        row.nnz.to_string(),
+        row.precision.to_string(),
+        row.gpus.to_string(),
+        row.split.clone(),
+        row.mode.into(),
+        row.transport.into(),
         formats.join(", "),
-        row.halo,
-        row.product_us,
-        row.spread,
-        row.efficiency,
-        row.iteration_us.map_or("-".into(), |us| format!("{us:.1}")),
-        row.iteration_efficiency.map_or("-".into(), |efficiency| format!("{efficiency:.3}")),
-        row.prepare_s
-    )
-}
-
-/// Checks one product, then times many; returns microseconds and the relative spread.
-fn timed<T: Scalar>(a: &ShardedOperator<T>, csr: &Csr<T>, name: &str) -> Result<(f64, f64)> {
-    let on_gpus = a.on_gpus()?;
-    let x = check::vector::<T>(csr.ncols(), 3);
-    let product = on_gpus.capture(T::ONE, on_gpus.scatter_x(&x)?, T::ZERO, on_gpus.zeros_y()?)?;
-    let sample = |products: u32| -> Result<f64> {
-        let start = Instant::now();
-        for _ in 0..products {
-            product.launch()?;
-        }
-        on_gpus.synchronize()?;
-        Ok(start.elapsed().as_secs_f64() / f64::from(products))
-    };
-    sample(20)?;
-    let one_s = sample(20)?;
-    let products = (SAMPLE_S / one_s).clamp(20.0, 20_000.0) as u32;
-    let mut samples = Vec::with_capacity(SAMPLES);
-    for _ in 0..SAMPLES {
-        samples.push(sample(products)?);
-    }
-    let (product_us, spread) = median(samples);
-
-    // The last of these products has used the exchange as often as the others.
-    let mut got = vec![T::ZERO; csr.nrows()];
-    on_gpus.gather_y(&product.into_y()?, &mut got)?;
-    let exact = check::reference(csr, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.nrows()]);
-    check::compare(&format!("the divided product of {name}"), &exact, &got)?;
-    Ok((product_us, spread))
-}
-
-/// Returns the median in microseconds of samples in seconds, and their relative spread without the
-/// longest and the shortest.
-fn median(mut samples: Vec<f64>) -> (f64, f64) {
-    samples.sort_by(f64::total_cmp);
-    let median = samples[samples.len() / 2];
-    (1e6 * median, (samples[samples.len() - 2] - samples[1]) / median)
-}
-
-/// Times iterations of conjugate gradients whose vectors and numbers stay on the GPUs; returns the
-/// median in microseconds. Times do not depend on the values, so any square matrix will do.
-fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
-    let gpus = a.on_gpus()?;
-    let b = gpus.scatter_x(&check::vector::<T>(a.ncols(), 5))?;
-    let (mut x, mut r, mut p, mut q) =
-        (gpus.zeros_x()?, gpus.zeros_x()?, gpus.zeros_x()?, gpus.zeros_x()?);
-    gpus.axpby(T::ONE, &b, T::ZERO, &mut r)?;
-    gpus.axpby(T::ONE, &b, T::ZERO, &mut p)?;
-    let (mut rr, mut next, mut pq) = (gpus.number()?, gpus.number()?, gpus.number()?);
-    gpus.dot_into(&r, &r, &mut rr)?;
-    let (one, minus_one) = (T::ONE, T::from_f64(-1.0));
-    let mut sample = || -> Result<f64> {
-        gpus.synchronize()?;
-        let start = Instant::now();
-        for _ in 0..ITERATIONS {
-            gpus.apply(one, &p, T::ZERO, &mut q)?;
-            gpus.dot_into(&p, &q, &mut pq)?;
-            gpus.axpby(GpuFactor::quotient(one, &rr, &pq), &p, one, &mut x)?;
-            gpus.axpby(GpuFactor::quotient(minus_one, &rr, &pq), &q, one, &mut r)?;
-            gpus.dot_into(&r, &r, &mut next)?;
-            gpus.axpby(one, &r, GpuFactor::quotient(one, &next, &rr), &mut p)?;
-            std::mem::swap(&mut rr, &mut next);
-        }
-        gpus.synchronize()?;
-        Ok(start.elapsed().as_secs_f64() / f64::from(ITERATIONS))
-    };
-    sample()?;
-    let mut samples = (0..5).map(|_| sample()).collect::<Result<Vec<f64>>>()?;
-    samples.sort_by(f64::total_cmp);
-    Ok(1e6 * samples[2])
+        row.halo.to_string(),
+        time(Some(row.product_us)),
+        share(Some(row.spread)),
+        share(Some(row.efficiency)),
+        time(row.filled_us),
+        share(row.filled_efficiency),
+        share(row.expected_efficiency),
+        time(row.iteration_us),
+        share(row.iteration_efficiency),
+        format!("{:.2}", row.prepare_s),
+    ];
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// A way to divide, by its name on the command line.

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use ellect::sharded::{Mode, Rank, Split, Threads, Transport};
 use ellect::{Csr, Scalar, Tuner, check};
 
-use super::{Product, SAMPLE_S, SAMPLES, median, overlapped, workload};
+use super::{Product, SAMPLE_S, SAMPLES, Times, median, overlapped, workload};
 
 /// The part of one rank: its product, the numbers of its rows, and their elements of y.
 struct OnRank<T> {
@@ -102,8 +102,7 @@ fn on_rank<T: Scalar>(
     let part = std::slice::from_ref(a.part());
     let nnz = a.part().nnz();
     let product = Product {
-        product_us,
-        spread,
+        times: Times { product_us, spread, filled_us: None },
         prepare_s,
         overlapped: 0.0,
         halo: a.part().halo(),
