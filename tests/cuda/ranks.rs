@@ -252,11 +252,16 @@ fn all_products(place: &Place, transport: Transport) -> Result<()> {
     let dense = (0..400).flat_map(|k| [(k, 0, 1.0), (0, k, 2.0), (k, 399, 3.0), (399, k, 4.0)]);
     let dense = Csr::from_triplets(400, 400, dense)?;
     products(place, ("dense rows", &dense), (Mode::Overlap, Split::EqualRows), transport)?;
+    products(place, ("dense rows", &dense), (Mode::Task, Split::EqualRows), transport)?;
+    let grid = matrix::<f64>("stencil7:50000");
+    products(place, ("stencil7", &grid), (Mode::Naive, Split::FewCuts), transport)?;
+    products(place, ("stencil7", &grid), (Mode::PcsrI, Split::EqualRows), transport)?;
     let wide = Csr::from_triplets(30, 900, (0..900).map(|j| (j % 30, j, 1.0)))?;
     products(place, ("wide", &wide), (Mode::Vector, Split::EqualRows), transport)?;
     let none = Csr::<f64>::from_triplets(7, 7, std::iter::empty())?;
     products(place, ("no entry", &none), (Mode::Vector, Split::EqualRows), transport)?;
     replayed(place, Mode::Vector, transport)?;
+    replayed(place, Mode::Naive, transport)?;
     replayed(place, Mode::Overlap, transport)
 }
 

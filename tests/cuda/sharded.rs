@@ -127,12 +127,51 @@ fn replayed(on_gpus: &OnGpus<'_, f64>, csr: &Csr<f64>, gpus: &[Arc<Gpu>]) {
     assert!(got.iter().zip(&step).all(|(got, row)| *got == row * f64::from(REPLAYS)));
 }
 
+/// Compares products of a mode that are queued, captured, and captured with filled halos.
+fn products_in(tuners: &Tuners, mode: Mode, csr: &Csr<f64>) {
+    let workload = Workload { spmvs: 1_000_000, ..Workload::default() };
+    let tuners = tuners.clone().with_mode(mode);
+    let split = mode.split().unwrap_or(Split::EqualNonzeros);
+    products::<f64>(&tuners, csr, split);
+    let a = tuners.prepare_sharded(csr, &workload, split).expect("it applies");
+    assert!(a.choice().mode == mode && a.choice().expected().is_some(), "{}", a.choice().why);
+    let on_gpus = a.on_gpus().expect("GPUs reach each other");
+    let x = check::whole_numbers::<f64>(csr.ncols(), 8);
+    let before = check::whole_numbers::<f64>(csr.nrows(), 9);
+    let mut got = vec![0.0; csr.nrows()];
+    // y = A x + y, 100 times.
+    let there = || on_gpus.scatter_x(&x).expect("memory suffices");
+    let y = on_gpus.scatter_y(&before).expect("memory suffices");
+    let product = on_gpus.capture(1.0, there(), 1.0, y).expect("it can be captured");
+    (0..100).try_for_each(|_| product.launch()).expect("it was captured");
+    on_gpus.gather_y(&product.into_y().expect("it ran"), &mut got).expect("it fits");
+    assert!(got == exact(csr, 100.0, &x, 1.0, &before), "{mode} as a graph");
+
+    let (filled, mut y) = (there(), on_gpus.zeros_y().expect("memory suffices"));
+    on_gpus.apply(1.0, &filled, 0.0, &mut y).expect("it fits");
+    let y = on_gpus.scatter_y(&before).expect("memory suffices");
+    let product = on_gpus.capture_filled(2.0, filled, -3.0, y).expect("it can be captured");
+    product.launch().expect("it was captured");
+    on_gpus.gather_y(&product.into_y().expect("it ran"), &mut got).expect("it fits");
+    assert!(got == exact(csr, 2.0, &x, -3.0, &before), "{mode} with filled halos");
+}
+
+#[test]
+fn modes_of_the_papers_multiply_on_gpus() {
+    let Some((tuners, _turn)) = tuners() else { return };
+    for spec in ["stencil7:50000", "elasticity:30000", "power_law:20000", "heat:3"] {
+        for mode in [Mode::Naive, Mode::Task, Mode::PcsrI, Mode::PcsrII] {
+            products_in(&tuners, mode, &matrix(spec));
+        }
+    }
+}
+
 #[test]
 fn captured_products_of_divided_matrices_see_x_change() {
     let Some((tuners, _turn)) = tuners() else { return };
     let csr = matrix::<f64>("stencil7:30000");
     let workload = Workload { spmvs: 1_000_000, ..Workload::default() };
-    for mode in [Mode::Vector, Mode::Overlap] {
+    for mode in [Mode::Vector, Mode::Overlap, Mode::Naive, Mode::Task, Mode::PcsrI] {
         let tuners = tuners.clone().with_mode(mode);
         let a = tuners.prepare_sharded(&csr, &workload, Split::EqualRows).expect("it applies");
         let on_gpus = a.on_gpus().expect("GPUs reach each other");
