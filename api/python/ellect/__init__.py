@@ -21,6 +21,7 @@ from ._errors import (
     ArgumentError,
     DeviceError,
     EllectError,
+    ExchangeError,
     FileError,
     InputError,
     InternalError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ._client import Client
     from ._operator import Operator
     from ._picture import density, spy
+    from ._rank import Rank, RankOperator
     from ._recommendation import Ranked, Recommendation, Refused
     from ._tuner import Tuner, features, prepare, recommend
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Client": "_client",
     "Operator": "_operator",
+    "Rank": "_rank",
+    "RankOperator": "_rank",
     "Ranked": "_recommendation",
     "Recommendation": "_recommendation",
     "Refused": "_recommendation",
@@ -63,11 +67,14 @@ __all__ = [
     "Client",
     "DeviceError",
     "EllectError",
+    "ExchangeError",
     "FileError",
     "InputError",
     "InternalError",
     "KindError",
     "Operator",
+    "Rank",
+    "RankOperator",
     "Ranked",
     "Recommendation",
     "RefusedError",

@@ -29,6 +29,10 @@ class DeviceError(EllectError, RuntimeError):
     """A device of this machine cannot be used now."""
 
 
+class ExchangeError(EllectError, RuntimeError):
+    """Messages between ranks failed, or another rank did."""
+
+
 class WisdomError(EllectError, RuntimeError):
     """The database of measurements cannot be used."""
 

@@ -14,6 +14,7 @@ mod exceptions {
     import_exception!(ellect._errors, ArgumentError);
     import_exception!(ellect._errors, DeviceError);
     import_exception!(ellect._errors, EllectError);
+    import_exception!(ellect._errors, ExchangeError);
     import_exception!(ellect._errors, FileError);
     import_exception!(ellect._errors, InputError);
     import_exception!(ellect._errors, InternalError);
@@ -22,8 +23,8 @@ mod exceptions {
     import_exception!(ellect._errors, WisdomError);
 }
 use exceptions::{
-    ArgumentError, DeviceError, EllectError, FileError, InputError, InternalError, RefusedError,
-    ShapeError, WisdomError,
+    ArgumentError, DeviceError, EllectError, ExchangeError, FileError, InputError, InternalError,
+    RefusedError, ShapeError, WisdomError,
 };
 
 /// Runs `work` with Python's global lock released; its error or panic becomes an exception.
@@ -57,6 +58,7 @@ pub fn exception(error: Error) -> PyErr {
         }
         Error::Refused { .. } => RefusedError::new_err(text),
         Error::Device { .. } => DeviceError::new_err(text),
+        Error::Exchange { .. } => ExchangeError::new_err(text),
         Error::Wisdom { .. } => WisdomError::new_err(text),
         Error::Io { source, .. } => match source.raw_os_error() {
             Some(number) => FileError::new_err((number, text)),

@@ -17,6 +17,7 @@ mod operator;
 mod program;
 #[cfg(feature = "cuda")]
 mod quick;
+mod rank;
 mod tensor;
 mod tuner;
 
@@ -32,6 +33,8 @@ mod _ellect {
     use crate::operator::Operator;
     #[pymodule_export]
     use crate::program::run_program;
+    #[pymodule_export]
+    use crate::rank::{Rank, RankOperator};
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]

@@ -15,7 +15,7 @@ use crate::operator::{Operator, Prepared};
 
 /// A tuner of one device.
 #[pyclass(frozen, module = "ellect._ellect")]
-pub struct Tuner(ellect::Tuner);
+pub struct Tuner(pub ellect::Tuner);
 
 /// The intended use of a matrix, from keyword arguments.
 #[derive(FromPyObject)]
@@ -34,7 +34,7 @@ pub struct Use {
 }
 
 impl Use {
-    fn workload(self) -> Result<Workload> {
+    pub fn workload(self) -> Result<Workload> {
         Ok(Workload {
             spmvs: self.spmvs,
             transposed: self.transposed,
