@@ -204,9 +204,9 @@ pub fn slices_mut<'a, T>(mut y: &'a mut [T], cuts: &[usize]) -> Vec<&'a mut [T]>
 
 /// Threads of their own for the parts of a work, one for each part, which wait between two works.
 #[derive(Debug)]
-pub(crate) struct Team(rayon::ThreadPool);
+pub(crate) struct PartThreads(rayon::ThreadPool);
 
-impl Team {
+impl PartThreads {
     /// Starts a thread for each of `parts` parts.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl Team {
     pub fn of(parts: usize) -> Result<Self> {
         let threads = rayon::ThreadPoolBuilder::new().num_threads(parts.max(1));
         let threads = threads.thread_name(|part| format!("ellect part {part}")).build();
-        threads.map(Team).map_err(|error| {
+        threads.map(PartThreads).map_err(|error| {
             Error::argument(format!(
                 "{parts} threads are needed, one for each part, and they did not start ({error}); \
                  raise the limit of threads"

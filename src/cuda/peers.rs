@@ -13,7 +13,7 @@ use super::part::{Graphs, Products, Steps, adds, has_inner, multiply};
 use super::vector_ops::Factor;
 use super::{Gpu, Vector, handle};
 use crate::error::{Error, Result};
-use crate::par::Team;
+use crate::par::PartThreads;
 use crate::partition::Sent;
 use crate::scalar::Scalar;
 
@@ -30,7 +30,7 @@ pub(crate) struct Peers<T> {
     shares: Exchange,
     gathered: Mutex<Gathered<T>>,
     /// A thread for each GPU that queues its products; `None` if the caller's thread queues all.
-    team: Option<Arc<Team>>,
+    threads: Option<Arc<PartThreads>>,
 }
 
 /// Held while work is queued, by all operators of the process: GPUs that queue two exchanges in
@@ -66,7 +66,7 @@ impl<T: Scalar> Peers<T> {
     pub fn new(
         products: &[Products<'_, T>],
         sent: &[Sent<'_>],
-        team: Option<Arc<Team>>,
+        threads: Option<Arc<PartThreads>>,
     ) -> Result<Self> {
         let of_parts = products.iter().filter_map(|operators| operators.first());
         let gpus: Vec<Arc<Gpu>> = of_parts.map(|(_, a)| Arc::clone(a.gpu())).collect();
@@ -95,7 +95,7 @@ impl<T: Scalar> Peers<T> {
             forks: gpus.iter().map(fork).collect::<Result<_>>()?,
             shares,
             gathered: Mutex::new(gathered),
-            team,
+            threads,
             gpus,
         };
         peers.warm_up(products)?;
@@ -198,12 +198,12 @@ impl<T: Scalar> Peers<T> {
     /// The first error of a part.
     fn each_part(&self, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
         let parts = self.gpus.len();
-        let Some(team) = &self.team else { return (0..parts).try_for_each(work) };
+        let Some(threads) = &self.threads else { return (0..parts).try_for_each(work) };
         let done: Vec<_> = (0..parts).map(|_| Mutex::new(Ok(()))).collect();
         let of_part = |part: usize| {
             *done[part].lock().unwrap_or_else(PoisonError::into_inner) = work(part);
         };
-        team.beside(&of_part, || {});
+        threads.beside(&of_part, || {});
         let mut done = done.into_iter().map(Mutex::into_inner);
         done.try_for_each(|done| done.unwrap_or_else(PoisonError::into_inner))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{DeviceSlice, DeviceSliceMut, GpuOperator};
 use crate::error::{Error, Result};
-use crate::par::Team;
+use crate::par::PartThreads;
 use crate::partition::{Group, Sent};
 use crate::scalar::Scalar;
 
@@ -87,7 +87,7 @@ impl<T: Scalar> Peers<T> {
     pub fn new(
         products: &[Products<'_, T>],
         sent: &[Sent<'_>],
-        _team: Option<Arc<Team>>,
+        _threads: Option<Arc<PartThreads>>,
     ) -> Result<Self> {
         if let Some((_, operator)) = products.iter().flatten().next() {
             match operator.never {}

@@ -141,7 +141,7 @@ impl<T: Scalar> ShardedOperator<T> {
                 sent.push(Sent { from: run.owner, to, first, elements: &run.columns, place });
             }
         }
-        Ok(OnGpus { operator: self, peers: Peers::new(&products, &sent, self.team.clone())? })
+        Ok(OnGpus { operator: self, peers: Peers::new(&products, &sent, self.threads.clone())? })
     }
 
     /// Returns the operators of each part's groups of rows.

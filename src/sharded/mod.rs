@@ -67,7 +67,7 @@ use crate::csr::CsrRef;
 use crate::dense::{self, DenseMut, DenseRef};
 use crate::device::Kind;
 use crate::error::{Error, Result};
-use crate::par::Team;
+use crate::par::PartThreads;
 use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
@@ -188,9 +188,10 @@ impl Tuners {
         let works = self.works(csr, &rows, &numbers, &parts);
         let choice = self.choice(split, &parts, works.as_ref());
         let [nrows, ncols] = [csr.nrows(), csr.ncols()];
-        let team =
-            (self.mode == Mode::Task).then(|| Team::of(self.len()).map(Arc::new)).transpose()?;
-        Ok(ShardedOperator { nrows, ncols, rows, columns, parts, choice, team })
+        let threads = (self.mode == Mode::Task)
+            .then(|| PartThreads::of(self.len()).map(Arc::new))
+            .transpose()?;
+        Ok(ShardedOperator { nrows, ncols, rows, columns, parts, choice, threads })
     }
 
     /// Returns the choice of the mode of these parts.
@@ -268,7 +269,7 @@ pub struct ShardedOperator<T: Scalar> {
     parts: Vec<Part<T>>,
     choice: ModeChoice,
     /// The threads of [`Mode::Task`].
-    team: Option<Arc<Team>>,
+    threads: Option<Arc<PartThreads>>,
 }
 
 impl<T: Scalar> ShardedOperator<T> {

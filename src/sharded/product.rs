@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use super::mode::Mode;
 use super::{Part, ShardedOperator, ShardedVector};
 use crate::error::Result;
-use crate::par::{self, Team};
+use crate::par::{self, PartThreads};
 use crate::partition::Group;
 use crate::scalar::Scalar;
 
@@ -32,9 +32,9 @@ impl<T: Scalar> ShardedOperator<T> {
         let own = |products: &mut Products<'_, T>, x: &ShardedVector<T>| {
             self.multiply(|group| !group.adds(), (alpha, x), beta, products);
         };
-        match (&self.team, self.choice.mode) {
-            (Some(team), _) => {
-                let arrived = self.while_exchanged(team, x, || own(&mut products, x));
+        match (&self.threads, self.choice.mode) {
+            (Some(threads), _) => {
+                let arrived = self.while_exchanged(threads, x, || own(&mut products, x));
                 self.add_foreign((alpha, x), &arrived, &mut products);
             }
             (None, Mode::Naive) => {
@@ -108,7 +108,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// Calls `work` while a thread for each part gathers its halo; returns the halos.
     fn while_exchanged(
         &self,
-        team: &Team,
+        threads: &PartThreads,
         x: &ShardedVector<T>,
         work: impl FnOnce(),
     ) -> Vec<Vec<T>> {
@@ -117,7 +117,7 @@ impl<T: Scalar> ShardedOperator<T> {
             let halo = self.gathered(part, x);
             *rooms[part].lock().unwrap_or_else(PoisonError::into_inner) = halo;
         };
-        team.beside(&gather, work);
+        threads.beside(&gather, work);
         let halos = rooms.into_iter().map(Mutex::into_inner);
         halos.map(|halo| halo.unwrap_or_else(PoisonError::into_inner)).collect()
     }
