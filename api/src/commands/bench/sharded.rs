@@ -18,7 +18,9 @@ use ellect::device::Kind;
 use ellect::sharded::{Mode, Part, ShardedOperator, Split, Tuners};
 use ellect::{Csr, Precision, Scalar, Tuner};
 use serde::Serialize;
-use timing::{SAMPLE_S, SAMPLES, Times, iteration, median, timed};
+use timing::{SAMPLES, Times, iteration, median, timed};
+
+pub use timing::SAMPLE_S;
 
 use super::{Answer, Bench};
 use crate::output::print;
