@@ -15,7 +15,7 @@ use ellect::read::{self, Complex, Limits};
 use ellect::tuner::Progress;
 use ellect::units::count;
 use ellect::unstable::choose::Mode;
-use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
+use ellect::{Csr, CsrRef, Error, Precision, Result, Scalar, Tuner};
 use serde_json::Value;
 
 use crate::query::parsed;
@@ -291,9 +291,9 @@ impl Options {
     ///
     /// # Errors
     /// As [`Tuner::decide`].
-    pub fn recommend<T: Scalar>(
+    pub fn recommend<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         tuner: Tuner,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {

@@ -83,7 +83,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
     }
 
     /// Creates a matrix from arrays that are known to satisfy the invariants.
-    pub(super) fn of(pattern: Pattern<'a>, values: &'a [T]) -> Self {
+    pub(crate) fn of(pattern: Pattern<'a>, values: &'a [T]) -> Self {
         CsrRef { pattern, values }
     }
 

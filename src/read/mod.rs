@@ -40,6 +40,7 @@ mod matlab;
 mod matlab73;
 mod matrix_market;
 mod petsc;
+mod placed;
 mod shared_file;
 mod triplets;
 #[cfg_attr(not(feature = "read-archives"), path = "zip_none.rs")]
@@ -56,6 +57,7 @@ use self::context::{Context, Notes};
 pub use self::limits::Limits;
 use self::limits::io_error;
 pub use self::matrix_market::Shape;
+pub use self::placed::Placed;
 use self::shared_file::SharedFile;
 use crate::csr::Csr;
 use crate::error::{Error, Result};

@@ -1,6 +1,7 @@
 //! Zip archives: those of SciPy and numpy (`.npz`), and those with a file that is a matrix
 //! (feature `read-archives`; without it, `zip_none.rs` is compiled instead).
 
+mod in_place;
 mod npy;
 mod npz;
 
@@ -9,6 +10,7 @@ use std::io::{Read, Seek};
 use ::zip::ZipArchive;
 use ::zip::result::ZipError;
 
+pub(super) use self::in_place::{Places, place};
 use super::archive::Picker;
 use super::context::Context;
 use super::limits::io_error;

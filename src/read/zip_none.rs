@@ -1,8 +1,10 @@
 //! Replaces `zip.rs` in builds without the feature `read-archives`: reading fails.
 
 use std::io::{Read, Seek};
+use std::ops::Range;
 
 use super::context::Context;
+use super::limits::Limits;
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -19,4 +21,18 @@ pub(super) fn read<T: Scalar>(
         "the input is a zip archive, as SciPy's .npz is one, which this build of ellect cannot \
          read: write the matrix with scipy.io.mmwrite, or enable the feature `read-archives`",
     ))
+}
+
+/// The arrays of a matrix in an archive, of which this build finds none.
+pub(super) struct Places {
+    pub nrows: usize,
+    pub ncols: usize,
+    pub row_ptr: Vec<usize>,
+    pub columns: Range<usize>,
+    pub values: Range<usize>,
+}
+
+/// Finds nothing.
+pub(super) fn place<T: Scalar>(_bytes: &mut [u8], _limits: &Limits) -> Option<Places> {
+    None
 }

@@ -2,8 +2,9 @@
 //! file.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -13,7 +14,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderM
 use bytes::Bytes;
 use ellect::Scalar;
 use ellect::features::Features;
-use ellect::read::{Found, Options};
+use ellect::read::{Options, Placed};
 use futures_util::{Stream, StreamExt};
 use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
@@ -85,24 +86,27 @@ enum Content {
         chunks: Vec<Bytes>,
         _reserved: Option<Reserved>,
     },
+    /// The buffer that holds the body in its first bytes, and the memory reserved for it.
+    Whole {
+        room: Mutex<Room>,
+        _reserved: Option<Reserved>,
+    },
     File(NamedTempFile),
     /// A file that a job keeps.
     Kept(PathBuf),
 }
 
 impl Received {
-    /// Reads the matrix.
-    ///
-    /// # Errors
-    /// As [`Options::bytes`].
-    pub fn read<T: Scalar>(&self, options: &Options) -> ellect::Result<Found<T>> {
+    /// Returns the bytes of the body, to read the matrix from.
+    pub fn bytes(&self) -> BodyBytes<'_> {
         match &self.content {
-            Content::Memory { chunks, .. } => match chunks.as_slice() {
-                [whole] => options.bytes(whole),
-                chunks => options.stream(Chunks { rest: chunks.iter(), next: &[] }),
-            },
-            Content::File(file) => options.file(file.path()),
-            Content::Kept(path) => options.file(path),
+            Content::Whole { room, .. } => {
+                let room = room.lock().unwrap_or_else(PoisonError::into_inner);
+                BodyBytes::Whole(room, self.bytes as usize)
+            }
+            Content::Memory { chunks, .. } => BodyBytes::Chunks(chunks),
+            Content::File(file) => BodyBytes::File(file.path()),
+            Content::Kept(path) => BodyBytes::File(path),
         }
     }
 
@@ -123,11 +127,11 @@ impl Received {
 
     fn moved(self, path: &Path) -> io::Result<Self> {
         match self.content {
-            Content::Memory { chunks, .. } => {
-                let mut file = std::fs::File::create(path)?;
-                chunks.iter().try_for_each(|chunk| file.write_all(chunk))?;
-                file.sync_all()?;
+            Content::Whole { room, .. } => {
+                let room = room.into_inner().unwrap_or_else(PoisonError::into_inner);
+                stored(path, &[&room.as_ref()[..self.bytes as usize]])?;
             }
+            Content::Memory { chunks, .. } => stored(path, &chunks)?,
             Content::File(file) => {
                 // A temporary folder on another disk is left by a copy.
                 if let Err(unmoved) = file.persist(path) {
@@ -166,14 +170,12 @@ impl Received {
     /// # Errors
     /// As the system.
     pub fn reader(&self) -> io::Result<Box<dyn BufRead + '_>> {
-        let chunks = match &self.content {
-            Content::Memory { chunks, .. } => chunks,
-            Content::File(file) => return Ok(Box::new(BufReader::new(file.reopen()?))),
-            Content::Kept(path) => {
-                return Ok(Box::new(BufReader::new(std::fs::File::open(path)?)));
-            }
-        };
-        Ok(Box::new(BufReader::new(Chunks { rest: chunks.iter(), next: &[] })))
+        Ok(match &self.content {
+            Content::Whole { .. } => Box::new(Cursor::new(self.bytes())),
+            Content::Memory { chunks, .. } => Box::new(BufReader::new(Chunks::of(chunks))),
+            Content::File(file) => Box::new(BufReader::new(file.reopen()?)),
+            Content::Kept(path) => Box::new(BufReader::new(std::fs::File::open(path)?)),
+        })
     }
 
     /// Returns the features that a small JSON body names in place of a matrix, if it does.
@@ -207,10 +209,55 @@ impl Received {
     }
 }
 
+/// Writes chunks to a file, which is on disk when this returns.
+fn stored(path: &Path, chunks: &[impl AsRef<[u8]>]) -> io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    chunks.iter().try_for_each(|chunk| file.write_all(chunk.as_ref()))?;
+    file.sync_all()
+}
+
+/// The bytes of a body. While one reader has them, others wait.
+pub enum BodyBytes<'a> {
+    Whole(MutexGuard<'a, Room>, usize),
+    Chunks(&'a [Bytes]),
+    File(&'a Path),
+}
+
+impl BodyBytes<'_> {
+    /// Reads the matrix. It is read once: the bytes may be changed afterwards.
+    ///
+    /// # Errors
+    /// As [`Options::bytes`].
+    pub fn matrix<T: Scalar>(&mut self, options: &Options) -> ellect::Result<Placed<'_, T>> {
+        match self {
+            BodyBytes::Whole(room, bytes) => options.in_place(&mut room.as_mut()[..*bytes]),
+            BodyBytes::Chunks([whole]) => options.bytes(whole).map(Placed::from),
+            BodyBytes::Chunks(chunks) => options.stream(Chunks::of(chunks)).map(Placed::from),
+            BodyBytes::File(path) => options.file(path).map(Placed::from),
+        }
+    }
+}
+
+impl AsRef<[u8]> for BodyBytes<'_> {
+    /// Returns the bytes of a body in one buffer, and none of another one.
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            BodyBytes::Whole(room, bytes) => &Room::as_ref(room)[..*bytes],
+            _ => &[],
+        }
+    }
+}
+
 /// Reads chunks one after the other.
 struct Chunks<'a> {
     rest: std::slice::Iter<'a, Bytes>,
     next: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    fn of(chunks: &'a [Bytes]) -> Self {
+        Chunks { rest: chunks.iter(), next: &[] }
+    }
 }
 
 impl Read for Chunks<'_> {
@@ -337,13 +384,10 @@ impl<'a> Receiving<'a> {
                 sink.flush().await.map_err(unstored)?;
                 Content::File(file)
             }
-            None => {
-                let chunks = match self.whole {
-                    Some(whole) => vec![Bytes::from_owner(whole).slice(..self.bytes as usize)],
-                    None => self.chunks,
-                };
-                Content::Memory { chunks, _reserved: self.reserved }
-            }
+            None => match self.whole {
+                Some(room) => Content::Whole { room: Mutex::new(room), _reserved: self.reserved },
+                None => Content::Memory { chunks: self.chunks, _reserved: self.reserved },
+            },
         };
         let Receiving { bytes, hash, packed, .. } = self;
         Ok(Received { bytes, hash: hash.digest128(), packed, content })
@@ -357,11 +401,8 @@ impl<'a> Receiving<'a> {
         let start = self.bytes as usize;
         self.bytes += chunk.len() as u64;
         if let Some(whole) = &mut self.whole {
-            let end = self.bytes as usize;
-            let room = whole.as_mut().get_mut(start..end);
-            let room = room.ok_or_else(|| io::Error::other("it is longer than its header says"))?;
-            room.copy_from_slice(&chunk);
-            return Ok(());
+            let written = whole.write(start, &chunk);
+            return written.ok_or_else(|| io::Error::other("it is longer than its header says"));
         }
         if self.file.is_none() && !self.fits() {
             let file = NamedTempFile::new()?;

@@ -11,7 +11,7 @@ use anyhow::Result;
 use ellect::density::Density;
 use ellect::features::Features;
 use ellect::unstable::analysis::Histogram;
-use ellect::{Csr, Fingerprint, Scalar};
+use ellect::{CsrRef, Fingerprint, Scalar};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::Serialize;
@@ -61,7 +61,11 @@ impl Picture {
     ///
     /// # Errors
     /// None: the grid has a legal size.
-    pub fn of<T: Scalar>(csr: &Csr<T>, features: &Features) -> ellect::Result<Self> {
+    pub fn of<'a, T: Scalar>(
+        csr: impl Into<CsrRef<'a, T>>,
+        features: &Features,
+    ) -> ellect::Result<Self> {
+        let csr = csr.into();
         let side = |length: usize| length.clamp(1, SIDE);
         let density = Density::of(csr.pattern(), side(csr.nrows()), side(csr.ncols()))?;
         Ok(Picture {
@@ -168,7 +172,7 @@ impl Pictures {
     pub fn keep<T: Scalar>(
         &self,
         fingerprint: Fingerprint,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         features: &Features,
     ) -> ellect::Result<()> {
         if self.lately.get(&fingerprint).is_none() {
@@ -180,6 +184,7 @@ impl Pictures {
 
 #[cfg(test)]
 mod tests {
+    use ellect::Csr;
     use ellect::analysis::Analysis;
 
     use super::*;
@@ -209,7 +214,7 @@ mod tests {
             let csr = Csr::from_triplets(nrows, ncols, entries).expect("inside");
             let analysis = Analysis::new(csr.pattern());
             let print = analysis.fingerprint();
-            pictures.keep(print, &csr, &Features::of(&analysis)).expect("a legal grid");
+            pictures.keep(print, csr.as_ref(), &Features::of(&analysis)).expect("a legal grid");
             let picture = pictures.lately.get(&print).expect("it is kept");
             assert_eq!(picture.density.counts().iter().sum::<u64>(), nrows as u64);
             assert_eq!(picture.row_lengths.iter().map(|bin| bin.rows).sum::<u64>(), nrows as u64);

@@ -15,7 +15,7 @@ use ellect::choose::Choice;
 use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::measure::Backend;
-use ellect::read::{Found, Limits};
+use ellect::read::{Found, Limits, Placed};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
 use ellect::unstable::par;
@@ -26,7 +26,7 @@ use super::Service;
 use super::accept::Form;
 use super::access::Role;
 use super::answers::{Answer, Key, Matrix, for_products};
-use super::body::{self, Received};
+use super::body::{self, BodyBytes, Received};
 use super::devices::Measured;
 use super::failure::{ARGUMENT, Failure, MATRIX, MEMORY, TIMEOUT};
 use super::html;
@@ -368,14 +368,19 @@ impl<E: Into<Failure>> From<E> for Stopped {
 }
 
 /// Reads or generates the matrix in this number of bytes of memory.
-fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
-    let (settings, received) = (service.settings(), &case.received);
+fn read<'a, T: Scalar>(
+    service: &Service,
+    case: &Case,
+    bytes: &'a mut BodyBytes<'_>,
+    memory: u64,
+) -> Result<Placed<'a, T>, Stopped> {
+    let settings = service.settings();
     let room = Room::of(&case.options, settings.max_nonzeros);
-    let within = room.limits(memory, received.bytes);
+    let within = room.limits(memory, case.received.bytes);
     let generating = Limits { bytes: settings.max_body, ..within };
     let read = match case.options.generated::<T>(&generating, "body") {
-        Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
-        Ok(None) => received.read(&case.reading.clone().reading(within)),
+        Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }.into()),
+        Ok(None) => bytes.matrix(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
     read.map_err(|error| match room.needed(&error, memory) {
@@ -396,14 +401,16 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
         service.metrics.stage("choose", start.elapsed().as_secs_f64());
         return Ok(Answer::of(choice)?);
     }
-    let Found { csr, notes } = read::<T>(service, case, memory)?;
+    let mut bytes = received.bytes();
+    let matrix = read::<T>(service, case, &mut bytes, memory)?;
+    let (csr, notes) = (matrix.csr(), matrix.notes());
     let read_s = start.elapsed().as_secs_f64();
     service.metrics.stage("read", read_s);
     tracing::Span::current().record("read_s", read_s);
     // A note of the reader is about the body, not the matrix.
     let is_kept = options.mode == Mode::Rank && !options.measures() && notes.is_empty();
-    let same = is_kept
-        .then(|| key(service, Matrix::Values(hash_of(csr.as_ref(), service.seed)), options, None));
+    let same =
+        is_kept.then(|| key(service, Matrix::Values(hash_of(csr, service.seed)), options, None));
     if let Some(answer) = same.as_ref().and_then(|same| service.answers.get(same)) {
         keep_by_pattern(service, options, &answer);
         return Ok(answer);
@@ -418,14 +425,14 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
         }
     };
     let mut choice: Choice =
-        Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut tell)?;
-    choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
+        Options { top: 0, ..options.clone() }.recommend(csr, tuner, &mut tell)?;
+    choice.explanation.extend(notes.iter().map(|text| format!("The body: {text}.")));
     let choose_s = start.elapsed().as_secs_f64() - read_s;
     service.metrics.stage("choose", choose_s);
     tracing::Span::current().record("choose_s", choose_s);
     let print = choice.fingerprint;
     if let Some(print) = print {
-        service.pictures.keep(print, &csr, &choice.features)?;
+        service.pictures.keep(print, csr, &choice.features)?;
         let stays = options.measures() && service.config.wisdom.is_some();
         if let Some(Err(error)) = stays.then(|| service.pictures.store(print)) {
             tracing::warn!("the picture of {print} was not stored: {error:#}");

@@ -141,6 +141,11 @@ impl NpyHeader {
         }
     }
 
+    /// Returns true if elements are little-endian and have this type letter and size.
+    pub fn is_plain(&self, kind: u8, size: usize) -> bool {
+        (self.kind, self.size, self.order) == (kind, size, ByteOrder::Little)
+    }
+
     /// Returns the number of elements; `None` if it exceeds 64 bits.
     pub fn len(&self) -> Option<u64> {
         self.shape.iter().try_fold(1_u64, |len, &n| len.checked_mul(n))
