@@ -29,6 +29,8 @@ mod ranks;
 mod several;
 #[path = "cuda/sharded.rs"]
 mod sharded;
+#[path = "cuda/sharded_steps.rs"]
+mod sharded_steps;
 #[path = "../examples/solvers/methods/mod.rs"]
 mod solvers;
 mod toy;

@@ -89,6 +89,9 @@ constexpr uint32_t EXCHANGE_THREADS = 256;
 constexpr uint32_t EXCHANGE_BLOCKS = 132;
 constexpr uint32_t EXCHANGE_STATE = 3;
 
+// Sums over GPUs: threads of the only block.
+constexpr uint32_t REDUCE_THREADS = 128;
+
 // Features: threads per block; rows whose lengths a block reads; lengths with a bin of their own;
 // maximum number of tasks in a queue; bit positions of the second and third number in a queue's
 // state.

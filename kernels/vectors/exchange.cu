@@ -13,36 +13,7 @@
 //
 // Launch: blocks of EXCHANGE_THREADS threads over `count`, at least one; blocks need not be resident
 // at once, because they wait for other GPUs only. No dynamic shared memory.
-#include "common.cuh"
-
-// Indices into `state`: exchanges so far, blocks that have ended, and 1 + the counter that was waited
-// for in vain (receivers first).
-constexpr int exchanges_at = 0, ended_at = 1, fault_at = 2;
-
-__device__ __forceinline__ void tell(uint64_t* counter, uint64_t n) {
-    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(counter), "l"(n) : "memory");
-}
-
-__device__ __forceinline__ uint64_t told(const uint64_t* counter) {
-    uint64_t n;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(n) : "l"(counter) : "memory");
-    return n;
-}
-
-__device__ __forceinline__ uint64_t nanoseconds() {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
-
-// Waits until the counter is n or more; false after `limit` nanoseconds.
-__device__ __forceinline__ bool await(const uint64_t* counter, uint64_t n, uint64_t limit) {
-    if (told(counter) >= n) return true;
-    const uint64_t start = nanoseconds();
-    while (told(counter) < n)
-        if (nanoseconds() - start > limit) return false;
-    return true;
-}
+#include "counters.cuh"
 
 // `from` numbers the elements to send, by receiver; those of receiver r end at `ends[r]`, and the
 // first one goes to `to[r]`. `ready_there` and `arrived_there` are addresses of other GPUs' counters

@@ -18,10 +18,10 @@ use crate::scalar::{Precision, Scalar};
 /// Threads of a block, maximum number of blocks, and words of the state.
 const THREADS: u32 = ellect_kernels::shared("EXCHANGE_THREADS") as u32;
 const BLOCKS: u64 = ellect_kernels::shared("EXCHANGE_BLOCKS");
-const STATE: u64 = ellect_kernels::shared("EXCHANGE_STATE");
+pub(super) const STATE: u64 = ellect_kernels::shared("EXCHANGE_STATE");
 
 /// Place of the fault in the state.
-const FAULT_AT: usize = 2;
+pub(super) const FAULT_AT: usize = 2;
 
 /// Elements for each thread, up to [`BLOCKS`] blocks.
 const EACH: u64 = 4;
@@ -174,18 +174,22 @@ impl Exchange {
     pub fn synchronize(&self) -> Result<()> {
         for (part, peer) in self.parts.iter().enumerate() {
             if let Some(other) = peer.waited_in_vain()? {
-                let name = |part: usize| handle(self.parts[part].gpu.index);
-                let what = format!(
-                    "part {part} on {} waited {} s in vain for part {other} on {}; prepare the \
-                     matrix anew",
-                    name(part),
-                    LIMIT_S,
-                    name(other)
-                );
-                return Err(Error::device(DeviceFault::Failed, what));
+                return Err(self.in_vain([part, other]));
             }
         }
         Ok(())
+    }
+
+    /// Returns the error of a part that waited too long for another one.
+    pub fn in_vain(&self, [part, other]: [usize; 2]) -> Error {
+        let name = |part: usize| handle(self.parts[part].gpu.index);
+        let what = format!(
+            "part {part} on {} waited {} s in vain for part {other} on {}; prepare the matrix anew",
+            name(part),
+            LIMIT_S,
+            name(other)
+        );
+        Error::device(DeviceFault::Failed, what)
     }
 }
 
@@ -365,6 +369,6 @@ impl Drop for Exchange {
 }
 
 /// Waits for all work on a stream; a fault shows at the next use of its GPU.
-fn settle(queue: &Queue) {
+pub(super) fn settle(queue: &Queue) {
     let _ = queue.make_current().map(|()| queue.synchronize());
 }

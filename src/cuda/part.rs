@@ -5,6 +5,7 @@ use cust::sys as cuda;
 
 use super::fork::Fork;
 use super::{Gpu, GpuOperator, Graph};
+use crate::dots::{DotWith, Fused, MOST};
 use crate::error::Result;
 use crate::partition::Group;
 use crate::scalar::Scalar;
@@ -40,6 +41,38 @@ pub(super) unsafe fn multiply<T: Scalar>(
         // SAFETY: by this function's own contract.
         unsafe { a.operator().apply_raw(alpha, x_at, beta, y_at, stream) }
     })
+}
+
+/// Queues y = alpha A x + beta y for the rows that need a halo, or for the others, and dot products of
+/// these rows of y, which each operator writes to a list of [`MOST`] numbers of its own. Other vectors
+/// are given by the addresses of the part's elements, as y is.
+///
+/// # Errors
+/// [`Error::Argument`](crate::Error::Argument) for more dot products than a product computes;
+/// [`Error::Device`](crate::Error::Device) if a launch fails.
+///
+/// # Safety
+/// As [`multiply`]; `to` is the address of the lists, and the operators are ready for dot products.
+pub(super) unsafe fn multiply_dots<T: Scalar>(
+    operators: &Products<'_, T>,
+    needs_halo: bool,
+    (alpha, x_at): (T, u64),
+    (beta, y_at): (T, u64),
+    (with, to): (&[DotWith<u64>], u64),
+    stream: cuda::CUstream,
+) -> Result<()> {
+    let each = size_of::<T>();
+    for (list, (group, a)) in operators.iter().enumerate() {
+        if group.needs_halo != needs_halo {
+            continue;
+        }
+        let before = (group.rows.start * each) as u64;
+        let with: Vec<_> = with.iter().map(|one| one.map(|z| z + before)).collect();
+        let fused = Fused::new().dots(&with, to + (list * MOST * each) as u64);
+        // SAFETY: by this function's own contract.
+        unsafe { a.apply_fused_raw(alpha, x_at, beta, y_at + before, fused, stream)? };
+    }
+    Ok(())
 }
 
 /// The steps of a product on one GPU, each of which queues its work on the given stream.

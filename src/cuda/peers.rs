@@ -10,25 +10,20 @@ use super::access::open_memory;
 use super::exchange::{Exchange, PeerVector};
 use super::fork::Fork;
 use super::part::{Graphs, Products, Steps, adds, has_inner, multiply};
-use super::vector_ops::Factor;
-use super::{Gpu, Vector, handle};
+use super::reduce::Reduction;
+use super::{Gpu, handle};
 use crate::error::{Error, Result};
 use crate::par::PartThreads;
 use crate::partition::Sent;
 use crate::scalar::Scalar;
 
-/// A factor of a divided vector: a number, and perhaps a quotient of numbers on the GPUs.
-pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
-
 /// GPUs that multiply parts of one matrix and exchange halos.
 pub(crate) struct Peers<T> {
-    gpus: Vec<Arc<Gpu>>,
+    pub(super) gpus: Vec<Arc<Gpu>>,
     halos: Exchange,
     /// The second stream of each GPU, for products that overlap with the exchange.
     forks: Vec<Fork>,
-    /// The exchange of each part's share of a dot product.
-    shares: Exchange,
-    gathered: Mutex<Gathered<T>>,
+    pub(super) sums: Mutex<Sums<T>>,
     /// A thread for each GPU that queues its products; `None` if the caller's thread queues all.
     threads: Option<Arc<PartThreads>>,
 }
@@ -39,14 +34,15 @@ pub(crate) struct Peers<T> {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Waits for [`TURN`].
-fn turn() -> MutexGuard<'static, ()> {
+pub(super) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The shares of a dot product on each GPU, and ones.
-struct Gathered<T> {
-    shares: PeerVector<T>,
-    ones: Vec<Vector<T>>,
+/// Sums over all GPUs.
+pub(super) struct Sums<T> {
+    pub reduction: Reduction<T>,
+    /// Set once the kernels of products with dot products are loaded.
+    pub loaded: bool,
 }
 
 /// A product captured as one graph for each GPU.
@@ -80,21 +76,14 @@ impl<T: Scalar> Peers<T> {
             }
         }
         open_memory(&gpus)?;
-        let parts = gpus.len();
-        let pairs = (0..parts).flat_map(|from| (0..parts).map(move |to| (from, to)));
-        let share = |(from, to)| Sent { from, to, first: from as u32, elements: &[0], place: from };
-        let to_all: Vec<Sent<'_>> = pairs.filter(|(from, to)| from != to).map(share).collect();
-        let shares = Exchange::new(&gpus, &to_all, T::PRECISION)?;
-        let places: Vec<_> = (0..parts).map(|part| (part..part + 1, parts)).collect();
-        let ones =
-            gpus.iter().map(|gpu| gpu.vector(&vec![T::ONE; parts])).collect::<Result<_>>()?;
-        let gathered = Gathered { shares: shares.zeros(&places)?, ones };
+        // Each operator of a part has its own list of dot products.
+        let lists = products.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let sums = Sums { reduction: Reduction::new(&gpus, lists)?, loaded: false };
         let fork = |gpu: &Arc<Gpu>| gpu.make_current().and_then(|()| Fork::new());
         let peers = Peers {
             halos: Exchange::new(&gpus, sent, T::PRECISION)?,
             forks: gpus.iter().map(fork).collect::<Result<_>>()?,
-            shares,
-            gathered: Mutex::new(gathered),
+            sums: Mutex::new(sums),
             threads,
             gpus,
         };
@@ -105,15 +94,8 @@ impl<T: Scalar> Peers<T> {
     /// Runs each kernel once beside the exchange, and waits: the driver loads a kernel at its first
     /// launch, for which it may wait for all work of the GPU, and that may wait for other parts.
     fn warm_up(&self, products: &[Products<'_, T>]) -> Result<()> {
-        let shape = |operators: &Products<'_, T>| {
-            let rows = operators.iter().map(|(group, _)| group.rows.end).max().unwrap_or(0);
-            let ncols = operators.iter().map(|(_, a)| a.ncols).max().unwrap_or(0);
-            (0..rows, rows.max(ncols))
-        };
-        let shapes: Vec<_> = products.iter().map(shape).collect();
-        let (x, mut y) = (self.zeros(&shapes)?, self.zeros(&shapes)?);
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let Gathered { shares, ones } = &mut *gathered;
+        let (x, y) = self.vectors_for(products)?;
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, (gpu, operators)) in self.gpus.iter().zip(products).enumerate() {
             gpu.make_current()?;
             for needs_halo in [false, true] {
@@ -122,11 +104,34 @@ impl<T: Scalar> Peers<T> {
                 // SAFETY: the vectors have all columns and rows, and wait before they are freed.
                 unsafe { multiply_part(operators, needs_halo, part, x, y, stream)? };
             }
-            gpu.axpby(T::ONE, x.own(part)?, T::ZERO, y.own_mut(part)?)?;
-            gpu.dot(&ones[part], &ones[part], shares.own_mut(part)?)?;
+            let (a, mut b, mut c) = (gpu.zeros(1)?, gpu.zeros(1)?, gpu.zeros(1)?);
+            gpu.axpby(T::ONE, &a, T::ZERO, &mut b)?;
+            gpu.advance(T::ONE, &mut b, &mut c, T::ONE, &a)?;
+            gpu.axpby_dot(T::ONE, &a, T::ONE, &mut b, sums.reduction.number_mut(part, 0)?)?;
+            gpu.dot(&a, &b, sums.reduction.number_mut(part, 0)?)?;
+            gpu.synchronize()?;
         }
-        drop(gathered);
+        let results = self.zeros(&vec![(0..1, 1); self.gpus.len()])?;
+        for part in 0..self.gpus.len() {
+            // SAFETY: the results wait for all streams before they are freed, as `self` does.
+            unsafe { sums.reduction.queue(part, 1, &[results.own(part)?.address()])? };
+        }
+        drop(sums);
         self.synchronize()
+    }
+
+    /// Returns vectors with places for all elements that the products read and write.
+    pub(super) fn vectors_for(
+        &self,
+        products: &[Products<'_, T>],
+    ) -> Result<(PeerVector<T>, PeerVector<T>)> {
+        let shape = |operators: &Products<'_, T>| {
+            let rows = operators.iter().map(|(group, _)| group.rows.end).max().unwrap_or(0);
+            let ncols = operators.iter().map(|(_, a)| a.ncols).max().unwrap_or(0);
+            (0..rows, rows.max(ncols))
+        };
+        let shapes: Vec<_> = products.iter().map(shape).collect();
+        Ok((self.zeros(&shapes)?, self.zeros(&shapes)?))
     }
 
     /// Allocates zeros with these places of own elements, and numbers of all elements, in each part.
@@ -155,7 +160,9 @@ impl<T: Scalar> Peers<T> {
             // SAFETY: vectors are freed in order on their streams, and `PeerVector` waits before
             // that; the operators are borrowed, and freed in order too.
             unsafe {
-                self.with_steps(operators, part, x, y, false, |steps| {
+                let product: Product<'_> =
+                    &|needs_halo, stream| multiply_part(operators, needs_halo, part, x, y, stream);
+                self.with_steps(operators, part, x.1, false, product, |steps| {
                     steps.queue(self.fork_of(part, operators), gpu.queue.as_inner())
                 })
             }
@@ -180,7 +187,9 @@ impl<T: Scalar> Peers<T> {
             let (x, y) = ((alpha, &x), (beta, &y));
             // SAFETY: the product keeps the vectors and borrows the operators.
             unsafe {
-                self.with_steps(operators, part, x, y, is_filled, |steps| {
+                let product: Product<'_> =
+                    &|needs_halo, stream| multiply_part(operators, needs_halo, part, x, y, stream);
+                self.with_steps(operators, part, x.1, is_filled, product, |steps| {
                     Graphs::capture(gpu, fork, &steps)
                 })
             }
@@ -196,7 +205,7 @@ impl<T: Scalar> Peers<T> {
     ///
     /// # Errors
     /// The first error of a part.
-    fn each_part(&self, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    pub(super) fn each_part(&self, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
         let parts = self.gpus.len();
         let Some(threads) = &self.threads else { return (0..parts).try_for_each(work) };
         let done: Vec<_> = (0..parts).map(|_| Mutex::new(Ok(()))).collect();
@@ -209,83 +218,34 @@ impl<T: Scalar> Peers<T> {
     }
 
     /// Returns the second stream if rows of the part are multiplied during the exchange.
-    fn fork_of(&self, part: usize, operators: &Products<'_, T>) -> Option<&Fork> {
+    pub(super) fn fork_of(&self, part: usize, operators: &Products<'_, T>) -> Option<&Fork> {
         let overlaps = self.halos.concerns(part) && has_inner(operators);
         overlaps.then_some(&self.forks[part])
     }
 
-    /// Calls `work` with the steps of a part's product.
+    /// Calls `work` with the steps of a part's product with x.
     ///
     /// # Safety
-    /// As [`Exchange::queue`] and [`multiply`].
-    unsafe fn with_steps<R>(
+    /// As [`Exchange::queue`].
+    pub(super) unsafe fn with_steps<R>(
         &self,
         operators: &Products<'_, T>,
         part: usize,
-        x: (T, &PeerVector<T>),
-        y: (T, &PeerVector<T>),
+        x: &PeerVector<T>,
         is_filled: bool,
+        product: Product<'_>,
         work: impl FnOnce(Steps<'_>) -> R,
     ) -> R {
         work(Steps {
             exchange: &|stream| match is_filled {
                 true => Ok(()),
                 // SAFETY: by this function's own contract.
-                false => unsafe { self.halos.queue(x.1, part, stream) },
+                false => unsafe { self.halos.queue(x, part, stream) },
             },
-            // SAFETY: as above.
-            boundary: &|stream| unsafe { multiply_part(operators, true, part, x, y, stream) },
-            // SAFETY: as above.
-            inner: &|stream| unsafe { multiply_part(operators, false, part, x, y, stream) },
+            boundary: &|stream| product(true, stream),
+            inner: &|stream| product(false, stream),
             adds: adds(operators),
         })
-    }
-
-    /// Queues the dot product of the own elements: each GPU computes its share, sends it to all
-    /// others, and adds the shares in the order of the parts, so that all have equal bits. Returns
-    /// without waiting.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the vectors are divided in different ways; [`Error::Device`] if a
-    /// launch fails.
-    pub fn dot(
-        &self,
-        x: &PeerVector<T>,
-        y: &PeerVector<T>,
-        result: &mut PeerVector<T>,
-    ) -> Result<()> {
-        let _turn = turn();
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        for (part, gpu) in self.gpus.iter().enumerate() {
-            if self.gpus.len() == 1 {
-                return gpu.dot(x.own(part)?, y.own(part)?, result.own_mut(part)?);
-            }
-            gpu.dot(x.own(part)?, y.own(part)?, gathered.shares.own_mut(part)?)?;
-            // SAFETY: the shares belong to the exchange, live as long as `self`, and wait for all
-            // streams before they are freed.
-            unsafe { self.shares.queue(&gathered.shares, part, gpu.queue.as_inner())? };
-            let shares = &gathered.shares.parts[part];
-            gpu.dot(shares, &gathered.ones[part], result.own_mut(part)?)?;
-        }
-        Ok(())
-    }
-
-    /// Queues y = alpha x + beta y for the own elements; returns without waiting.
-    ///
-    /// # Errors
-    /// As [`Peers::dot`].
-    pub fn axpby(
-        &self,
-        alpha: PeerFactor<'_, T>,
-        x: &PeerVector<T>,
-        beta: PeerFactor<'_, T>,
-        y: &mut PeerVector<T>,
-    ) -> Result<()> {
-        for (part, gpu) in self.gpus.iter().enumerate() {
-            let (alpha, beta) = (factor_of(part, alpha)?, factor_of(part, beta)?);
-            gpu.axpby(alpha, x.own(part)?, beta, y.own_mut(part)?)?;
-        }
-        Ok(())
     }
 
     /// Waits for all GPUs.
@@ -294,9 +254,13 @@ impl<T: Scalar> Peers<T> {
     /// [`Error::Device`] if a kernel faulted, or if a part waited in vain for another one.
     pub fn synchronize(&self) -> Result<()> {
         self.halos.synchronize()?;
-        self.shares.synchronize()
+        let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.reduction.waited_in_vain()?.map_or(Ok(()), |parts| Err(self.halos.in_vain(parts)))
     }
 }
+
+/// Queues the product of the groups that need a halo, or of the others, on a stream.
+pub(super) type Product<'a> = &'a dyn Fn(bool, cuda::CUstream) -> Result<()>;
 
 /// Queues the part's y = alpha A x + beta y for the rows that need a halo, or for the others.
 ///
@@ -313,17 +277,6 @@ unsafe fn multiply_part<T: Scalar>(
     let (x, y) = ((alpha, x.parts[part].address()), (beta, y.own(part)?.address()));
     // SAFETY: by this function's own contract.
     unsafe { multiply(operators, needs_halo, x, y, stream) }
-}
-
-/// Returns the factor on the GPU of a part.
-fn factor_of<T: Scalar>(
-    part: usize,
-    (scale, quotient): PeerFactor<'_, T>,
-) -> Result<Factor<'_, T>> {
-    match quotient {
-        None => Ok(Factor::from(scale)),
-        Some([over, under]) => Factor::quotient(scale, over.own(part)?, under.own(part)?),
-    }
 }
 
 impl<T: Scalar> PeerProduct<'_, T> {

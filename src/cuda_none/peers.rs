@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{DeviceSlice, DeviceSliceMut, GpuOperator};
+use crate::dots::DotWith;
 use crate::error::{Error, Result};
 use crate::par::PartThreads;
 use crate::partition::{Group, Sent};
@@ -32,6 +33,10 @@ pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
 
 /// A factor of a divided vector.
 pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
+
+/// Dot products of y, and the numbers to which they go.
+pub(crate) type PeerDots<'a, T> =
+    (&'a [DotWith<&'a PeerVector<T>>], &'a mut [&'a mut PeerVector<T>]);
 
 /// GPUs that exchange halos; none exist in this build.
 #[derive(Debug)]
@@ -157,6 +162,50 @@ impl<T: Scalar> Peers<T> {
         _x: &PeerVector<T>,
         _beta: PeerFactor<'_, T>,
         _y: &mut PeerVector<T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Queues a product and dot products.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn apply_dot(
+        &self,
+        _products: &[Products<'_, T>],
+        _x: (T, &PeerVector<T>),
+        _y: (T, &mut PeerVector<T>),
+        _dots: PeerDots<'_, T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Queues y = alpha x + beta y and (y, y).
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn axpby_dot(
+        &self,
+        _alpha: PeerFactor<'_, T>,
+        _x: &PeerVector<T>,
+        _beta: PeerFactor<'_, T>,
+        _y: &mut PeerVector<T>,
+        _result: &mut PeerVector<T>,
+    ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Queues x = x + alpha p, followed by p = r + beta p.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn advance(
+        &self,
+        _alpha: PeerFactor<'_, T>,
+        _p: &mut PeerVector<T>,
+        _x: &mut PeerVector<T>,
+        _beta: PeerFactor<'_, T>,
+        _r: &PeerVector<T>,
     ) -> Result<()> {
         match self.never {}
     }

@@ -145,7 +145,7 @@ impl<T: Scalar> ShardedOperator<T> {
     }
 
     /// Returns the operators of each part's groups of rows.
-    fn on_each_gpu(&self) -> Result<Vec<Products<'_, T>>> {
+    pub(super) fn on_each_gpu(&self) -> Result<Vec<Products<'_, T>>> {
         let mut parts = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
             let on_host = || {
@@ -246,6 +246,12 @@ impl<T: Scalar> OnGpus<'_, T> {
         self.operator.check(fits, "y", "on_gpus().zeros_y or scatter_y")
     }
 
+    /// Checks that x and y are divided as the matrix is.
+    pub(super) fn check_product(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<()> {
+        self.check_x(x)?;
+        self.check_y(y)
+    }
+
     /// Queues y = alpha A x + beta y on all GPUs and returns without waiting; with `beta = 0`, y is
     /// written and never read. Fills the halos of x.
     ///
@@ -253,8 +259,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// [`Error::Argument`] if a vector is divided in another way; [`Error::Device`] if a launch
     /// fails. A fault of a kernel shows when the GPUs are waited for.
     pub fn apply(&self, alpha: T, x: &GpuShards<T>, beta: T, y: &mut GpuShards<T>) -> Result<()> {
-        self.check_x(x)?;
-        self.check_y(y)?;
+        self.check_product(x, y)?;
         self.peers.apply(&self.operator.on_each_gpu()?, (alpha, &x.0), (beta, &mut y.0))
     }
 
@@ -295,8 +300,7 @@ impl<T: Scalar> OnGpus<'_, T> {
         (beta, y): (T, GpuShards<T>),
         is_filled: bool,
     ) -> Result<CapturedProduct<'_, T>> {
-        self.check_x(&x)?;
-        self.check_y(&y)?;
+        self.check_product(&x, &y)?;
         let operators = self.operator.on_each_gpu()?;
         let product = self.peers.capture(&operators, (alpha, x.0), (beta, y.0), is_filled)?;
         Ok(CapturedProduct(product))

@@ -3,7 +3,8 @@
 
 use super::gpu::{GpuShards, OnGpus, lengths};
 use crate::cuda::{PeerFactor, PeerVector};
-use crate::error::Result;
+use crate::dots::{DotWith, MOST};
+use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
 /// A number that each GPU of an [`OnGpus`] has in its memory: the result of a dot product.
@@ -142,6 +143,118 @@ impl<T: Scalar> OnGpus<'_, T> {
     {
         self.check_alike(x, y)?;
         self.peers.axpby(alpha.into().of_parts(), &x.0, beta.into().of_parts(), &mut y.0)
+    }
+
+    /// Queues y = alpha A x + beta y for a square matrix, and dot products of the new y over all GPUs,
+    /// in the order of `with`; with `beta = 0`, y is written and never read. Returns without waiting.
+    ///
+    /// Formats that can compute both in one pass over the matrix, and one sum over the GPUs serves all
+    /// dot products; see [`OnGpus::dot_into`] for its order.
+    ///
+    /// ```no_run
+    /// # use ellect::dots::DotWith;
+    /// # use ellect::sharded::{GpuFactor, Split};
+    /// # use ellect::{Tuner, Workload, generate};
+    /// # fn main() -> ellect::Result<()> {
+    /// # let csr = generate::by_name("stencil7", 1_000_000, 1)?;
+    /// # let tuners = Tuner::open_all(&["cuda:0", "cuda:1"])?;
+    /// # let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
+    /// let gpus = a.on_gpus()?;
+    /// let mut p = gpus.scatter_x(&vec![1.0; csr.ncols()])?;
+    /// let (mut x, mut r, mut q) = (gpus.zeros_x()?, gpus.zeros_x()?, gpus.zeros_x()?);
+    /// gpus.axpby(1.0, &p, 0.0, &mut r)?;
+    /// let (mut rr, mut next, mut pq) = (gpus.number()?, gpus.number()?, gpus.number()?);
+    /// gpus.dot_into(&r, &r, &mut rr)?;
+    /// for _ in 0..100 {
+    ///     // An iteration of conjugate gradients.
+    ///     gpus.apply_dot(1.0, &p, 0.0, &mut q, &[DotWith::X], &mut [&mut pq])?;
+    ///     gpus.axpby_dot(GpuFactor::quotient(-1.0, &rr, &pq), &q, 1.0, &mut r, &mut next)?;
+    ///     let (alpha, beta) = (GpuFactor::quotient(1.0, &rr, &pq), GpuFactor::quotient(1.0, &next, &rr));
+    ///     gpus.advance(alpha, &mut p, &mut x, beta, &r)?;
+    ///     std::mem::swap(&mut rr, &mut next);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`OnGpus::apply`]; [`Error::Argument`] for more than [`MOST`] dot products, for several with x
+    /// or another vector, for vectors that are divided in different ways, and unless `results` has a
+    /// number for each of `with`.
+    pub fn apply_dot(
+        &self,
+        alpha: T,
+        x: &GpuShards<T>,
+        beta: T,
+        y: &mut GpuShards<T>,
+        with: &[DotWith<&GpuShards<T>>],
+        results: &mut [&mut GpuNumber<T>],
+    ) -> Result<()> {
+        self.check_product(x, y)?;
+        let others = with.iter().filter(|one| !matches!(one, DotWith::Y)).count();
+        if with.len() > MOST || others > 1 || with.len() != results.len() {
+            return Err(Error::argument(format!(
+                "{} dot products were asked for, {others} of them with x or another vector, and {} \
+                 numbers given for them; one product computes {MOST} at most, one with x or another \
+                 vector, and needs a number for each: compute the others with dot_into",
+                with.len(),
+                results.len()
+            )));
+        }
+        for one in with {
+            match one {
+                DotWith::X => self.check_alike(x, y)?,
+                DotWith::Y => {}
+                DotWith::Z(z) => self.check_alike(z, y)?,
+            }
+        }
+        let with: Vec<_> = with.iter().map(|one| one.map(|z| &z.0)).collect();
+        let mut to: Vec<_> = results.iter_mut().map(|result| &mut result.0).collect();
+        let products = self.operator.on_each_gpu()?;
+        self.peers.apply_dot(&products, (alpha, &x.0), (beta, &mut y.0), (&with, &mut to))
+    }
+
+    /// Queues y = alpha x + beta y for two vectors that are divided alike, and (y, y) of the new y over
+    /// all GPUs, in one pass; with `beta = 0`, y is written and never read. Returns without waiting.
+    ///
+    /// # Errors
+    /// As [`OnGpus::dot_into`].
+    pub fn axpby_dot<'b>(
+        &self,
+        alpha: impl Into<GpuFactor<'b, T>>,
+        x: &GpuShards<T>,
+        beta: impl Into<GpuFactor<'b, T>>,
+        y: &mut GpuShards<T>,
+        result: &mut GpuNumber<T>,
+    ) -> Result<()>
+    where
+        T: 'b,
+    {
+        self.check_alike(x, y)?;
+        let (alpha, beta) = (alpha.into().of_parts(), beta.into().of_parts());
+        self.peers.axpby_dot(alpha, &x.0, beta, &mut y.0, &mut result.0)
+    }
+
+    /// Queues x = x + alpha p, followed by p = r + beta p, for vectors that are divided alike, in one
+    /// pass: the step of conjugate gradients along p, and the next direction. Returns without waiting.
+    ///
+    /// # Errors
+    /// As [`OnGpus::dot_into`].
+    pub fn advance<'b>(
+        &self,
+        alpha: impl Into<GpuFactor<'b, T>>,
+        p: &mut GpuShards<T>,
+        x: &mut GpuShards<T>,
+        beta: impl Into<GpuFactor<'b, T>>,
+        r: &GpuShards<T>,
+    ) -> Result<()>
+    where
+        T: 'b,
+    {
+        self.check_alike(p, x)?;
+        self.check_alike(p, r)?;
+        let (alpha, beta) = (alpha.into().of_parts(), beta.into().of_parts());
+        self.peers.advance(alpha, &mut p.0, &mut x.0, beta, &r.0)
     }
 
     fn check_alike(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<()> {

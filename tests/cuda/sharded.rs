@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLockWriteGuard};
 use ellect::cuda::Gpu;
 use ellect::generate::Spec;
 use ellect::measure::Backend;
-use ellect::sharded::{GpuFactor, Mode, OnGpus, Split, Tuners};
+use ellect::sharded::{Mode, OnGpus, Split, Tuners};
 use ellect::{Csr, Error, Scalar, Tuner, Workload, check};
 
 use super::{alone, gpu};
@@ -17,7 +17,7 @@ use super::{alone, gpu};
 const REPLAYS: u32 = 10_000;
 
 /// A tuner for each GPU, or two of the only one, which no other test then uses; `None` without a GPU.
-fn tuners() -> Option<(Tuners, Option<RwLockWriteGuard<'static, ()>>)> {
+pub fn tuners() -> Option<(Tuners, Option<RwLockWriteGuard<'static, ()>>)> {
     gpu()?;
     let gpus = (0..4).take_while(|&index| Gpu::open(index).is_ok()).count();
     let turn = (gpus == 1).then(alone);
@@ -177,44 +177,6 @@ fn captured_products_of_divided_matrices_see_x_change() {
         let on_gpus = a.on_gpus().expect("GPUs reach each other");
         replayed(&on_gpus, &csr, &on_gpus.gpus().cloned().collect::<Vec<_>>());
     }
-}
-
-/// Conjugate gradients on the GPUs: numbers stay there, and the host reads one at the end.
-#[test]
-fn a_solver_on_several_gpus_waits_for_nothing() {
-    let Some((tuners, _turn)) = tuners() else { return };
-    let csr: Csr<f64> = "stencil7:30000".parse::<Spec>().expect("a class and rows").make();
-    let workload = Workload { spmvs: 1_000, ..Workload::default() };
-    let a = tuners.prepare_sharded(&csr, &workload, Split::EqualNonzeros).expect("it applies");
-    let gpus = a.on_gpus().expect("GPUs reach each other");
-    let solution: Vec<f64> = (0..csr.nrows()).map(|i| 1.0 + (i % 5) as f64).collect();
-    let zeros = vec![0.0; csr.nrows()];
-    let b: Vec<f64> =
-        check::reference(&csr, 1.0, &solution, 0.0, &zeros).iter().map(|row| row.value).collect();
-    let scatter = |host: &[f64]| gpus.scatter_x(host).expect("memory suffices");
-    let (mut x, mut r, mut p, mut q) = (scatter(&zeros), scatter(&b), scatter(&b), scatter(&zeros));
-    let number = || gpus.number().expect("memory suffices");
-    let (mut rr, mut next, mut pq) = (number(), number(), number());
-    gpus.dot_into(&r, &r, &mut rr).expect("they fit");
-    for _ in 0..300 {
-        gpus.apply(1.0, &p, 0.0, &mut q).expect("it fits");
-        gpus.dot_into(&p, &q, &mut pq).expect("they fit");
-        gpus.axpby(GpuFactor::quotient(1.0, &rr, &pq), &p, 1.0, &mut x).expect("they fit");
-        gpus.axpby(GpuFactor::quotient(-1.0, &rr, &pq), &q, 1.0, &mut r).expect("they fit");
-        gpus.dot_into(&r, &r, &mut next).expect("they fit");
-        gpus.axpby(1.0, &r, GpuFactor::quotient(1.0, &next, &rr), &mut p).expect("they fit");
-        std::mem::swap(&mut rr, &mut next);
-    }
-    assert!(gpus.read(&rr).expect("it ran") < 1e-18, "the residual is small");
-    let mut got = zeros.clone();
-    gpus.gather_x(&x, &mut got).expect("it fits");
-    let error = got.iter().zip(&solution).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
-    assert!(error < 1e-7, "{error}");
-    let other = tuners.prepare_sharded(&csr, &workload, Split::Owners(&vec![0; csr.nrows()]));
-    let other = other.expect("it applies");
-    let elsewhere = other.on_gpus().expect("one part has all").zeros_x().expect("memory suffices");
-    let error = gpus.dot_into(&elsewhere, &r, &mut rr).expect_err("divided in another way");
-    assert!(matches!(error, Error::Argument(_)), "{error}");
 }
 
 #[test]

@@ -298,6 +298,7 @@ fn own(compared: &mut Compared) {
         compared.add_all(&super::super::several::launches(precision), precision);
         compared.add_all(&super::super::dots::launches(precision), precision);
         compared.add(&super::super::exchange::launch(precision), precision);
+        compared.add(&super::super::reduce::launch(precision), precision);
         compared.add(&super::super::rank::pack(precision, 5_000, [8, 16, 24]), precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         for wide in [false, true] {

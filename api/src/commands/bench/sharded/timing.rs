@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use ellect::dots::DotWith;
 use ellect::sharded::{GpuFactor, ShardedOperator};
 use ellect::{Csr, Scalar, check};
 
@@ -136,12 +137,11 @@ pub fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
         gpus.synchronize()?;
         let start = Instant::now();
         for _ in 0..ITERATIONS {
-            gpus.apply(one, &p, T::ZERO, &mut q)?;
-            gpus.dot_into(&p, &q, &mut pq)?;
-            gpus.axpby(GpuFactor::quotient(one, &rr, &pq), &p, one, &mut x)?;
-            gpus.axpby(GpuFactor::quotient(minus_one, &rr, &pq), &q, one, &mut r)?;
-            gpus.dot_into(&r, &r, &mut next)?;
-            gpus.axpby(one, &r, GpuFactor::quotient(one, &next, &rr), &mut p)?;
+            let along = |sign| GpuFactor::quotient(sign, &rr, &pq);
+            gpus.apply_dot(one, &p, T::ZERO, &mut q, &[DotWith::X], &mut [&mut pq])?;
+            gpus.axpby_dot(along(minus_one), &q, one, &mut r, &mut next)?;
+            let beta = GpuFactor::quotient(one, &next, &rr);
+            gpus.advance(along(one), &mut p, &mut x, beta, &r)?;
             std::mem::swap(&mut rr, &mut next);
         }
         gpus.synchronize()?;
