@@ -137,8 +137,8 @@ pub fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
         gpus.synchronize()?;
         let start = Instant::now();
         for _ in 0..ITERATIONS {
-            let along = |sign| GpuFactor::quotient(sign, &rr, &pq);
             gpus.apply_dot(one, &p, T::ZERO, &mut q, &[DotWith::X], &mut [&mut pq])?;
+            let along = |sign| GpuFactor::quotient(sign, &rr, &pq);
             gpus.axpby_dot(along(minus_one), &q, one, &mut r, &mut next)?;
             let beta = GpuFactor::quotient(one, &next, &rr);
             gpus.advance(along(one), &mut p, &mut x, beta, &r)?;
