@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use cust::sys as cuda;
-
 use super::exchange::{FAULT_AT, LIMIT_S, STATE, settle};
+use super::launch::{PreparedLaunch, plain};
 use super::memory::Memory;
 use super::several::queue_launch;
 use super::{DeviceSliceMut, Gpu, Vector};
@@ -67,7 +66,13 @@ impl<T: Scalar> Reduction<T> {
             }
             gpu.synchronize()?;
         }
-        Ok(Reduction { parts: adders, lists })
+        let reduction = Reduction { parts: adders, lists };
+        for (part, gpu) in gpus.iter().enumerate() {
+            // The driver loads the kernel now: later it would wait for a sum that waits for this part.
+            gpu.make_current()?;
+            PreparedLaunch::new(gpu, &reduction.launch(part, lists, &[0]), plain)?;
+        }
+        Ok(reduction)
     }
 
     /// Returns a number of the first list of a part, to be written.
@@ -94,9 +99,16 @@ impl<T: Scalar> Reduction<T> {
             lists <= self.lists && results.len() <= MOST,
             "more numbers than were prepared"
         );
+        let gpu = &self.parts[part].gpu;
+        gpu.make_current()?;
+        let launch = self.launch(part, lists, results);
+        // SAFETY: memory of `self` and the results live by this function's own contract.
+        unsafe { queue_launch::<T>(gpu, &launch, gpu.queue.as_inner()) }
+    }
+
+    /// Describes the launch of a part.
+    fn launch(&self, part: usize, lists: usize, results: &[u64]) -> Launch {
         let adder = &self.parts[part];
-        adder.gpu.make_current()?;
-        let stream: cuda::CUstream = adder.gpu.queue.as_inner();
         let plan = Plan {
             lists,
             part,
@@ -106,8 +118,7 @@ impl<T: Scalar> Reduction<T> {
             arrived: adder.arrived.address(),
             state: adder.state.address(),
         };
-        // SAFETY: memory of `self` and the results live by this function's own contract.
-        unsafe { queue_launch::<T>(&adder.gpu, &plan.launch(T::PRECISION, results), stream) }
+        plan.launch(T::PRECISION, results)
     }
 
     /// Returns a part, and the part for which it waited too long, if there are such; waits for all
