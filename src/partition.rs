@@ -28,9 +28,9 @@ pub(crate) struct Sent<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entries {
     All,
-    /// Those in the part's own columns.
+    /// The entries in the part's own columns.
     Own,
-    /// Those in columns of other parts; the product is added to that of [`Entries::Own`].
+    /// The entries in columns of other parts; the product is added to that of [`Entries::Own`].
     Foreign,
 }
 

@@ -8,6 +8,18 @@ use crate::scalar::Scalar;
 /// A matrix that was read from bytes, and may have its columns and values there.
 ///
 /// [`Options::in_place`] creates it.
+///
+/// ```
+/// use ellect::read::Options;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let mut text = *b"%%MatrixMarket matrix coordinate real general\n3 3 1\n3 1 2.5\n";
+/// let placed = Options::default().in_place::<f64>(&mut text)?;
+/// assert_eq!(placed.csr().row(2), (&[0][..], &[2.5][..]));
+/// assert!(placed.notes().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Placed<'a, T> {
     arrays: Arrays<'a, T>,

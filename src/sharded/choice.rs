@@ -58,6 +58,21 @@ pub struct ModeChoice {
 }
 
 /// The time that the model expects of a mode.
+///
+/// ```no_run
+/// use ellect::sharded::Split;
+/// use ellect::{Tuner, Workload, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("stencil7", 1_000_000, 1)?;
+/// let tuners = Tuner::open_all(&["cuda:0", "cuda:1"])?;
+/// let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
+/// for expected in &a.choice().expected {
+///     println!("{}: {:.1} us", expected.mode, 1e6 * expected.product_s);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExpectedMode {

@@ -51,7 +51,7 @@ struct Row {
     spread: f64,
     /// Time of a product on one GPU over the number of GPUs times this one.
     efficiency: f64,
-    /// The same without the exchange, for halos that are filled.
+    /// Time without the exchange, for halos that are filled.
     filled_us: Option<f64>,
     filled_efficiency: Option<f64>,
     /// Efficiency that the choice of the mode expects; `None` if a part is on a host.
