@@ -80,7 +80,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// Returns the number zero.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if memory runs out.
+    /// [`Error::Device`] if memory runs out.
     pub fn number(&self) -> Result<GpuNumber<T>> {
         let parts = self.operator.parts().len();
         self.peers.zeros(&vec![(0..1, 1); parts]).map(GpuNumber)
@@ -103,8 +103,8 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// order, so that the GPUs have equal bits and equal vectors give equal bits.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if the vectors are divided in different ways;
-    /// [`Error::Device`](crate::Error::Device) if a launch fails.
+    /// [`Error::Argument`] if the vectors are divided in different ways;
+    /// [`Error::Device`] if a launch fails.
     pub fn dot_into(
         &self,
         x: &GpuShards<T>,
