@@ -17,7 +17,8 @@ impl<T: Scalar> ShardedOperator<T> {
     /// halos of x, and leaves its own elements and the halos of y as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if a vector is divided in another way; [`Error::Device`](crate::Error::Device) from a GPU, in
+    /// [`Error::Argument`](crate::Error::Argument) if a vector is divided in another way;
+    /// [`Error::Device`](crate::Error::Device) from a GPU, in
     /// which case y is undefined.
     pub fn apply_sharded(
         &self,
