@@ -16,8 +16,8 @@ use crate::scalar::Scalar;
 ///
 /// One kernel for each part stores the elements of x that other parts need straight into their halos
 /// and waits for its own halo: the GPUs agree among themselves, and the host only launches. Rows that
-/// need no halo are multiplied meanwhile, where that pays ([`Mode`](super::Mode)). Work is queued on each GPU's stream and returns without waiting, so that a solver on
-/// the GPUs is ordered by itself.
+/// need no halo are multiplied meanwhile, where that pays ([`Mode`](super::Mode)). Work is queued on each
+/// GPU's stream and returns without waiting, so that a solver on the GPUs is ordered by itself.
 ///
 /// ```no_run
 /// use ellect::sharded::Split;

@@ -18,8 +18,7 @@ impl<T: Scalar> ShardedOperator<T> {
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if a vector is divided in another way;
-    /// [`Error::Device`](crate::Error::Device) from a GPU, in
-    /// which case y is undefined.
+    /// [`Error::Device`](crate::Error::Device) from a GPU, in which case y is undefined.
     pub fn apply_sharded(
         &self,
         alpha: T,

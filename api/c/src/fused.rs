@@ -186,7 +186,7 @@ pub unsafe extern "C" fn ellect_apply_fused(
 /// asks for: dot products, and w = w + gamma y. The vectors of `fused` and its results are in the memory of
 /// the operator's GPU too.
 ///
-/// Where the format has a kernel for it, all is computed in the pass of the product, otherwise in one more
+/// Some formats have a kernel that computes all in the pass of the product; others need one more
 /// pass over the vectors. The first call allocates memory and waits; make one before products are captured
 /// in a graph. Streams and threads: as `ellect_apply_device`.
 ///
