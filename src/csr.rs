@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod bsr;
+pub(crate) mod complex;
 #[cfg(feature = "faer")]
 mod faer;
 mod pattern;
@@ -13,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
 pub use borrowed::{ColumnIndex, CsrRef, Offset, RowPtr};
+pub use complex::ComplexCsr;
+pub use num_complex::Complex;
 pub use pattern::Pattern;
 pub(crate) use transpose::{EntryOrder, equal, transposed};
 

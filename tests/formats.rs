@@ -21,6 +21,15 @@ fn every_candidate_multiplies_generated_matrices_right() {
 }
 
 #[test]
+fn candidates_for_complex_matrices_multiply_them_right() {
+    let mut all = all_candidates(FORMATS);
+    // Other formats are checked on other matrices.
+    all.retain(|candidate| candidate.format.figures_of.is_some());
+    assert!(!all.is_empty());
+    check_matrices(corpus::complex(), &all);
+}
+
+#[test]
 fn every_candidate_multiplies_real_matrices_right() {
     let all = all_candidates(FORMATS);
     for (name, csr) in corpus::real(60_000) {
@@ -100,7 +109,7 @@ fn check_taken(formats: &'static [Format]) {
     let devices = devices();
     for format in formats {
         let all = all_candidates(std::slice::from_ref(format));
-        let taken = corpus::small().iter().any(|(_, csr)| {
+        let taken = corpus::small().iter().chain(&corpus::complex()).any(|(_, csr)| {
             let analysis = Analysis::of(csr);
             devices.iter().any(|device| {
                 let target = target::<f64>(device, Basis::Original);

@@ -55,11 +55,11 @@ impl std::fmt::Display for Source {
 }
 
 /// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
-/// profile, else its format's; for a format that stores in f32 what another one stores in f64, else
-/// those of that one; else the entry for all other formats. A profile may use earlier names of
-/// formats.
+/// profile, else its format's; for a format whose figures another one has, such as one that stores in
+/// f32 what another one stores in f64, else those of that one; else the entry for all other formats. A
+/// profile may use earlier names of formats.
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
-    let wide = candidate.widened();
+    let other = candidate.stand_in();
     let keys = |candidate: &Candidate| {
         let params = candidate.to_string().split_off(candidate.format.name.len());
         let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
@@ -67,11 +67,11 @@ pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
             names().map(|name| Cow::Owned(format!("{name}{params}"))).collect();
         own.into_iter().chain(names().map(|name| Cow::Borrowed(*name)))
     };
-    device.figures_of(keys(candidate).chain(wide.iter().flat_map(keys)))
+    device.figures_of(keys(candidate).chain(other.iter().flat_map(keys)))
 }
 
-/// Returns the expected time of a product with values in f32, where one with values in f64 takes `wide_s`
-/// and the estimate shrinks to the share `share`.
+/// Returns the expected time of a product with fewer bytes of values, where one of the wider format takes
+/// `wide_s` and the estimate shrinks to the share `share`.
 ///
 /// Products of real patterns save this part of what their bytes let expect (tests/results/narrow.md:
 /// their median time is 0.88 of that in f64, and their bytes 0.7); loads of x bound them, too.
@@ -132,7 +132,8 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::PerPrecision;
+    use crate::device::{Kind, PerPrecision};
+    use crate::format::candidates;
 
     #[test]
     fn a_narrow_format_has_the_figures_of_the_wide_one() {
@@ -141,6 +142,15 @@ mod tests {
             .map(|name| kernel_figures(&device, &name.parse().expect("a candidate")));
         assert_eq!(narrow, wide);
         assert_ne!(narrow, other);
+    }
+
+    #[test]
+    fn every_stand_in_is_a_candidate() {
+        let of_both = crate::format::FORMATS.iter().filter(|format| format.figures_of.is_some());
+        assert!(of_both.clone().count() > 0);
+        for candidate in [Kind::Gpu, Kind::Host].into_iter().flat_map(candidates) {
+            assert_eq!(candidate.stand_in().is_some(), candidate.has_stand_in(), "{candidate}");
+        }
     }
 
     #[test]

@@ -97,9 +97,9 @@ pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.le
 }
 
 /// Fills in the ratios between the estimates of the candidates of one matrix. If a format has no
-/// candidate, the candidate itself takes its place. Other variants of CSR, and formats that store in
-/// f32 what others store in f64, are related to the others, but these not to them: what models learned
-/// from the others stays valid.
+/// candidate, the candidate itself takes its place. Other variants of CSR, and formats that store
+/// fewer bytes of values than the format that stands in for them, are related to the others, but these
+/// not to them: what models learned from the others stays valid.
 pub fn relate<'a>(
     candidates: impl IntoIterator<Item = (&'a Candidate, &'a mut [f64; TERMS.len()])>,
 ) {
@@ -108,8 +108,7 @@ pub fn relate<'a>(
     let estimate_us = |terms: &[f64; TERMS.len()]| terms[0] * terms[1];
     let mut of_format: BTreeMap<&str, f64> = BTreeMap::new();
     let mut of_role: BTreeMap<Role, f64> = BTreeMap::new();
-    let counts =
-        |candidate: &Candidate| !candidate.is_csr_variant() && candidate.format.narrows.is_none();
+    let counts = |candidate: &Candidate| !candidate.is_csr_variant() && !candidate.has_stand_in();
     for (candidate, terms) in all.iter().filter(|(candidate, _)| counts(candidate)) {
         let least = of_format.entry(candidate.format.name).or_insert(f64::INFINITY);
         *least = least.min(estimate_us(terms));

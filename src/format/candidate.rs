@@ -253,6 +253,20 @@ impl Candidate {
         Error::Refused { candidate: self.to_string(), reason: reason.to_string() }
     }
 
+    /// Returns the candidate whose kernel figures and predictions stand in for those of this one, if
+    /// its format has another one's: [`Storage::NARROWS`](super::Storage::NARROWS) and
+    /// [`Storage::FIGURES_OF`](super::Storage::FIGURES_OF).
+    pub(crate) fn stand_in(&self) -> Option<Candidate> {
+        let Some(other) = self.format.figures_of else { return self.widened() };
+        let params = self.params.iter().map(|(name, value)| format!(",{name}={value}"));
+        format!("{other}{}", params.collect::<String>()).parse().ok()
+    }
+
+    /// Tells whether another candidate stands in for this one in estimates.
+    pub(crate) fn has_stand_in(&self) -> bool {
+        self.format.narrows.is_some() || self.format.figures_of.is_some()
+    }
+
     /// Computes the work of this candidate: see [`Storage::work`](super::Storage::work).
     ///
     /// # Errors

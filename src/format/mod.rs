@@ -109,6 +109,7 @@ formats! {
     "sliced/hll_f32.rs" hll_f32::HllF32Format,
     "sliced/hll_du/mod.rs" hll_du::HllDuFormat,
     "sliced/bhll/mod.rs" bhll::BhllFormat,
+    "sliced/chll/mod.rs" chll::ChllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,

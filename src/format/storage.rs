@@ -129,6 +129,10 @@ pub trait Storage {
     /// predictions of a model that does not know this format use that format's ratio of prediction
     /// to estimate.
     const NARROWS: Option<&'static str> = None;
+    /// The candidate of another format, up to the parameters that both formats have, whose kernel
+    /// figures estimates of this format use: `bhll:b=2` for instance. Predictions of a model that does
+    /// not know this format use that candidate's, as for [`Storage::NARROWS`].
+    const FIGURES_OF: Option<&'static str> = None;
     /// Version of the conversion and of the product on a host; records of another version are
     /// stale. Raise it if the arrays change (`tests/layouts.rs` fails until then), or if the
     /// product is rewritten and may take another time.
@@ -250,6 +254,8 @@ pub struct Format {
     pub by_values: bool,
     /// The format that this one is with values in f32: [`Storage::NARROWS`].
     pub narrows: Option<&'static str>,
+    /// The candidate whose kernel figures estimates use: [`Storage::FIGURES_OF`].
+    pub figures_of: Option<&'static str>,
     /// Version of the conversion and of the product on a host: [`Storage::HOST_VERSION`].
     pub host_version: u32,
     /// Role of the format in a choice: [`Storage::ROLE`].
@@ -287,6 +293,7 @@ impl Format {
             params: S::PARAMS,
             by_values: S::BY_VALUES,
             narrows: S::NARROWS,
+            figures_of: S::FIGURES_OF,
             host_version: S::HOST_VERSION,
             role: S::ROLE,
             immediate: S::IMMEDIATE,

@@ -228,9 +228,9 @@ impl Predictor {
 
     /// Predicts every candidate that applies to the matrix.
     ///
-    /// A format that stores in f32 what another format stores in f64, and that the model does not
-    /// know, is predicted from the other format with the same parameters: it saves a part of what the
-    /// estimates tell.
+    /// A format that stores in f32 what another format stores in f64, or half of its values, and that
+    /// the model does not know, is predicted from the other format with the same parameters: it saves a
+    /// part of what the estimates tell.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
         let see = || {
             let learned = self.learned.as_ref().map(|device| Target { device, ..*target });
@@ -259,9 +259,9 @@ impl Predictor {
             .iter()
             .map(|(candidate, _, terms)| Some(pace * self.spmv_s(&mut inputs, candidate, terms)?))
             .collect();
-        // A format that stores f32 is expected to be faster by a part of what the estimates tell.
+        // Such a format is expected to be faster by a part of what the estimates tell.
         let borrowed_s = |candidate: &Candidate, estimate: &Cost| {
-            let wide = candidate.widened()?;
+            let wide = candidate.stand_in()?;
             let at = suits.iter().position(|(other, ..)| **other == wide)?;
             Some(narrowed_s(spmv_s[at]?, estimate.spmv_s / suits[at].1.spmv_s))
         };

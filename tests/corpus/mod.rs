@@ -5,6 +5,7 @@ pub mod edges;
 
 use std::path::PathBuf;
 
+use ellect::csr::ComplexCsr;
 use ellect::read::{self, Limits};
 use ellect::{Csr, generate};
 
@@ -63,6 +64,25 @@ pub fn small() -> Vec<(String, Csr<f64>)> {
         ));
     }
     all
+}
+
+/// Real matrices that stand for complex ones, in blocks `[[a, -b], [b, a]]`: some small ones, and one
+/// that is work for several threads.
+pub fn complex() -> Vec<(String, Csr<f64>)> {
+    let mut all: Vec<_> = small().into_iter().filter(|(_, csr)| csr.nnz() > 0).collect();
+    all.retain(|(name, _)| !name.contains("65") && !name.contains("129"));
+    for (class, rows) in [("circuit", 1500), ("banded", 12_000)] {
+        let csr = generate::by_name(class, rows, 7).expect("the class exists");
+        all.push((format!("{class} of {rows} rows"), csr));
+    }
+    let blocks = |(name, csr): (String, Csr<f64>)| (format!("complex {name}"), to_blocks(&csr));
+    all.into_iter().map(blocks).collect()
+}
+
+/// Returns the real matrix of a complex one with these real parts.
+pub fn to_blocks(real: &Csr<f64>) -> Csr<f64> {
+    let imaginary = real.map_values(|value| 0.75 - 0.5 * value);
+    ComplexCsr::from_parts(real, &imaginary).expect("equal sizes").to_real()
 }
 
 /// Matrices from the project's own generators; the larger ones are work for several threads.

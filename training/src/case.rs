@@ -122,7 +122,8 @@ impl Case {
     /// was timed.
     pub fn has_few_values(&self) -> bool {
         let few = |candidate: &Candidate| {
-            candidate.format.by_values && candidate.format.narrows.is_none()
+            let format = candidate.format;
+            format.by_values && format.narrows.is_none() && format.figures_of.is_none()
         };
         self.trials.iter().any(|trial| few(&trial.candidate))
     }

@@ -37,33 +37,8 @@ pub(super) fn build(
     sort: Sort,
     narrow: bool,
 ) -> Result<GpuLayout, Stop> {
-    let matrix = converter.matrix();
-    let Matrix { nrows, ncols, nnz, wide } = matrix;
-    if wide {
-        return Err(Stop::OnHost);
-    }
-    let block_rows = nrows.div_ceil(b);
-    let hacks = block_rows.div_ceil(HACK);
-    let list = |converter: &mut dyn GpuConverter| converter.temporary(4 * block_rows as u64);
-    let (lengths, firsts, lasts) = (list(converter)?, list(converter)?, list(converter)?);
-    let rows = Arg::U32(nrows as u32);
-    let longest = converter.number()?;
-    let step = |kernel: String, block: u32, args: Vec<Arg>| {
-        Launch::over("convert_blocks", kernel, (hacks * HACK) as u64, block, args)
-    };
-    let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
-    converter.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
-    let shape = HackShape { rows: block_rows, hack: HACK, run: 1, each: 1, sort, narrow };
-    let small = if is_small(&matrix) { SmallHacks::new(converter, &shape)? } else { None };
-    let hacks = if let Some(small) = small {
-        let from = [NULL, NULL, lengths, firsts, lasts];
-        let FoundHacks { units, widest, .. } = small.find(converter, from)?;
-        let starts = SliceOffsets { args: [small.starts, NULL], total: units };
-        BlockHacks { order: small.order, base: small.base, starts, widest }
-    } else {
-        let from = [lengths, firsts, lasts, longest];
-        BlockHacks::large(converter, &shape, from, &step)?
-    };
+    let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
+    let hacks = BlockHacks::find(converter, b, sort, narrow)?;
     let BlockHacks { order, base, starts, widest } = hacks;
     let slots = starts.total * HACK as u64;
     let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
@@ -75,10 +50,10 @@ pub(super) fn build(
     let [columns, values] = convert::arrays(converter, bytes)?;
     let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
     let launch = |columns: Arg| {
-        let mut args = vec![rows];
+        let mut args = vec![Arg::U32(nrows as u32)];
         args.extend(starts.args);
         args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
-        step(kernel.clone(), WARP as u32, args)
+        step(nrows.div_ceil(b), kernel.clone(), WARP as u32, args)
     };
     converter.launch(&launch(columns))?;
     let arrays =
@@ -87,26 +62,64 @@ pub(super) fn build(
     Ok(GpuLayout { launches, update: vec![launch(NULL)], ..GpuLayout::default() })
 }
 
+/// A launch over `block_rows` block rows, in whole hacks.
+fn step(block_rows: usize, kernel: String, block: u32, args: Vec<Arg>) -> Launch {
+    let lanes = block_rows.next_multiple_of(HACK) as u64;
+    Launch::over("convert_blocks", kernel, lanes, block, args)
+}
+
 /// Hacks of block rows.
-struct BlockHacks {
+pub(in crate::format) struct BlockHacks {
     /// The block row of each stored block row; null where block rows keep their order.
-    order: Arg,
+    pub order: Arg,
     /// The first column of each hack; null for 32-bit columns.
-    base: Arg,
+    pub base: Arg,
     /// Starts of hacks, in columns of blocks.
-    starts: SliceOffsets,
+    pub starts: SliceOffsets,
     /// Columns that the widest hack spans; 0 for 32-bit columns.
-    widest: usize,
+    pub widest: usize,
 }
 
 impl BlockHacks {
+    /// Finds the hacks of `b` x `b` blocks of a matrix with row pointers of 32 bits, with block rows in
+    /// `sort` order, and first columns if `narrow`.
+    ///
+    /// # Errors
+    /// [`Stop::OnHost`] for row pointers of 64 bits; [`Stop::Failed`] if the GPU fails.
+    pub fn find(
+        converter: &mut dyn GpuConverter,
+        b: usize,
+        sort: Sort,
+        narrow: bool,
+    ) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        if matrix.wide {
+            return Err(Stop::OnHost);
+        }
+        let block_rows = matrix.nrows.div_ceil(b);
+        let list = |converter: &mut dyn GpuConverter| converter.temporary(4 * block_rows as u64);
+        let (lengths, firsts, lasts) = (list(converter)?, list(converter)?, list(converter)?);
+        let longest = converter.number()?;
+        let rows = Arg::U32(matrix.nrows as u32);
+        let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
+        converter.launch(&step(block_rows, format!("block_lengths_b{b}"), WARP as u32, args))?;
+        let shape = HackShape { rows: block_rows, hack: HACK, run: 1, each: 1, sort, narrow };
+        let small = if is_small(&matrix) { SmallHacks::new(converter, &shape)? } else { None };
+        let Some(small) = small else {
+            return BlockHacks::large(converter, &shape, [lengths, firsts, lasts, longest]);
+        };
+        let from = [NULL, NULL, lengths, firsts, lasts];
+        let FoundHacks { units, widest, .. } = small.find(converter, from)?;
+        let starts = SliceOffsets { args: [small.starts, NULL], total: units };
+        Ok(BlockHacks { order: small.order, base: small.base, starts, widest })
+    }
+
     /// Finds hacks of any size, from the lengths, first and last columns of block rows and the
-    /// number that is the longest length. `step` makes launches over block rows.
+    /// number that is the longest length.
     fn large(
         converter: &mut dyn GpuConverter,
         shape: &HackShape,
         [lengths, firsts, lasts, longest]: [Arg; 4],
-        step: &impl Fn(String, u32, Vec<Arg>) -> Launch,
     ) -> Result<Self, Stop> {
         let (block_rows, hacks) = (shape.rows, shape.hacks());
         let order = match shape.sort {
@@ -124,7 +137,7 @@ impl BlockHacks {
             let base = converter.array(4 * hacks as u64)?;
             let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
             let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
-            converter.launch(&step("block_spans".to_string(), 256, args))?;
+            converter.launch(&step(block_rows, "block_spans".to_string(), 256, args))?;
             base
         } else {
             NULL

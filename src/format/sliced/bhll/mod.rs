@@ -18,7 +18,7 @@
 //! blocks; refused where there are more than three places per entry.
 
 mod blocks;
-mod gpu;
+pub(super) mod gpu;
 mod layout;
 
 use std::ops::Range;
@@ -107,10 +107,7 @@ impl Storage for BhllFormat {
         let w = target.precision.bytes() as u64;
         let column_bytes = match plan.narrow {
             true => {
-                match analysis.is_whole() {
-                    true => check_spans(&plan.spans(&block_analysis))?,
-                    false => check_spans(&block_analysis.spans(HACK, plan.sort, None))?,
-                }
+                plan.check_spans(analysis, &block_analysis)?;
                 2 * slots + 4 * n_hacks
             }
             false => 4 * slots,
@@ -174,7 +171,7 @@ impl Storage for BhllFormat {
 }
 
 /// Refuses matrices with too many rows: 32 bits must hold the rows of all whole block rows.
-fn check_rows(nrows: usize) -> Result<(), Refusal> {
+pub(super) fn check_rows(nrows: usize) -> Result<(), Refusal> {
     const MOST: usize = u32::MAX as usize - 256;
     if nrows <= MOST {
         return Ok(());
@@ -182,7 +179,7 @@ fn check_rows(nrows: usize) -> Result<(), Refusal> {
     Err(Refusal::new(format!("the matrix has {nrows} rows; at most {MOST} are allowed")))
 }
 
-fn sort(params: &Params) -> Sort {
+pub(super) fn sort(params: &Params) -> Sort {
     match params.get("sort") {
         Value::Int(rows) => Sort::Window(rows as usize),
         Value::Word(_) => Sort::None,
@@ -190,22 +187,29 @@ fn sort(params: &Params) -> Sort {
 }
 
 /// True if the basis may be permuted: a block row must move as a whole.
-fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
+pub(super) fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
     sort != Sort::None && nrows == ncols && nrows.is_multiple_of(b)
 }
 
 /// Parameters of the conversion of a matrix to blocks.
-struct BlockPlan {
+pub(super) struct BlockPlan {
     b: usize,
-    sort: Sort,
-    basis: Basis,
-    narrow: bool,
+    /// Order of the block rows.
+    pub sort: Sort,
+    /// Basis of the vectors.
+    pub basis: Basis,
+    /// True for block columns of 16 bits.
+    pub narrow: bool,
 }
 
 impl BlockPlan {
     fn new(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> Self {
+        BlockPlan::of(analysis, params, target, params.int("b"))
+    }
+
+    /// The plan for blocks of `b` rows and columns, with the parameters `sort` and `col`.
+    pub fn of(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>, b: usize) -> Self {
         let pattern = analysis.pattern();
-        let b = params.int("b");
         let sort = sort(params);
         let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
         BlockPlan {
@@ -218,11 +222,27 @@ impl BlockPlan {
 
     /// Bytes of the order: of block rows where y is scattered, of rows where the caller permutes by
     /// it.
-    fn order_bytes(&self, nrows: usize) -> u64 {
+    pub fn order_bytes(&self, nrows: usize) -> u64 {
         match (self.sort, self.basis) {
             (Sort::None, _) => 0,
             (_, Basis::Original) => 4 * nrows.div_ceil(self.b) as u64,
             (_, Basis::Permuted) => 4 * nrows as u64,
+        }
+    }
+
+    /// Checks that 16 bits hold the block columns of each hack; with a sample of the blocks, those of
+    /// its hacks.
+    ///
+    /// # Errors
+    /// [`Refusal`] with the widest span.
+    pub fn check_spans(
+        &self,
+        analysis: &Analysis<'_>,
+        blocks: &Analysis<'_>,
+    ) -> Result<(), Refusal> {
+        match analysis.is_whole() {
+            true => check_spans(&self.spans(blocks)),
+            false => check_spans(&blocks.spans(HACK, self.sort, None)),
         }
     }
 

@@ -1,0 +1,139 @@
+//! CHLL, complex HLL: 2 x 2 blocks `[[a, -b], [b, a]]` in hacks of 32 block rows, two numbers each.
+//!
+//! ```text
+//!     | 4 -3   .  . |      complex:  | 4+3i   .   |     hack of block rows 0 and 1
+//!     | 3  4   .  . |                | 2-i   6+5i |       block columns = 0 0 | - 1
+//!     | 2  1   6 -5 |                                     values        = (4,3) (2,-1) | (0,0) (6,5)
+//!     |-1  2   5  6 |
+//! ```
+//!
+//! A complex matrix is handled as the real matrix in which each entry a + bi is such a block, and a
+//! complex vector as its real and imaginary parts in turn. Of each block, the format stores the
+//! column and (a, b), as a complex format does: 10 to 20 bytes for four entries. With `sort`, block
+//! rows are sorted by descending length within windows of that many block rows. With `col=16`, a
+//! block column is stored as its distance from the first block column of the hack, in 2 bytes.
+//!
+//! Padding (`-`): value (0, 0) and the largest index of 16 or 32 bits, which is no block column. New
+//! values must have the same structure; otherwise they are refused.
+//! Good for: complex matrices where HLL suits. Bad for: all other matrices; refused.
+
+mod gpu;
+mod layout;
+mod structure;
+
+use super::bhll::BlockPlan;
+use super::many::LARGEST_BLOCK;
+use super::row_order::WARP;
+use super::{
+    Basis, GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, fill_marker,
+};
+use crate::analysis::{Analysis, Sort, Walk};
+use crate::csr::CsrRef;
+use crate::scalar::Scalar;
+pub use layout::ChllLayout;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ChllFormat;
+
+/// Block rows of a hack: one per lane.
+const HACK: usize = WARP;
+
+impl Storage for ChllFormat {
+    const NAME: &'static str = "chll";
+    const TITLE: &'static str = "CHLL, complex HLL";
+    const SOURCE: &'static str = "HLL (D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
+        storage formats for sparse matrices on GPGPUs (2015), section 3.2) of complex numbers, given \
+        as real 2 x 2 blocks";
+    const SUITS: &'static str = "complex matrices, given as real 2 x 2 blocks [[a, -b], [b, a]]; \
+        refused for all else";
+    const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "sort",
+            doc: "window of block rows sorted by descending length (rIdx)",
+            values: &[Value::Word("none"), Value::Int(512)],
+            gpu: &[Value::Word("none"), Value::Int(512)],
+            host: &[Value::Word("none"), Value::Int(512)],
+        },
+        Param {
+            name: "col",
+            doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
+            values: &[Value::Int(32), Value::Int(16)],
+            gpu: &[Value::Int(32), Value::Int(16)],
+            host: &[Value::Int(32)],
+        },
+    ];
+    const BY_VALUES: bool = true;
+    const FIGURES_OF: Option<&'static str> = Some("bhll:b=2");
+
+    type Layout<T: Scalar> = ChllLayout<T>;
+
+    fn work(
+        analysis: &Analysis<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        structure::check(analysis)?;
+        let pattern = analysis.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let plan = plan(analysis, params, target);
+        let some = analysis.some_blocks(2);
+        let blocks = Analysis::new(some.blocks.pattern());
+        let slots = (some.scale * blocks.slots(HACK, plan.sort) as f64) as u64;
+        let entries = fill_marker::check("its blocks", u128::from(slots) * 4, pattern.nnz())?;
+        let n_hacks = (pattern.nrows() / 2).div_ceil(HACK) as u64;
+        let column_bytes = if plan.narrow {
+            plan.check_spans(analysis, &blocks)?;
+            2 * slots + 4 * n_hacks
+        } else {
+            4 * slots
+        };
+        let value_bytes = target.precision.bytes() as u64;
+        let order_bytes = plan.order_bytes(pattern.nrows());
+        let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
+        let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
+        let bytes = pointers + column_bytes + 2 * value_bytes * slots + order_bytes;
+        // As in bhll, rows of a block request the same elements of x.
+        let across = Walk::Rows { threads: 1, sort: Sort::None };
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes - if scatters { 0 } else { order_bytes },
+            entries,
+            x_sectors: analysis.x_sectors(across, target.precision),
+            x_loaded: analysis.x_loaded(across, target),
+            scattered_rows: if scatters { nrows } else { 0 },
+            steps: slots / HACK as u64,
+            lanes: nrows,
+            launches: 1,
+            convert_bytes: 8 * nrows + 2 * (4 + value_bytes) * nnz + bytes,
+            sorted_keys: if plan.sort == Sort::None { 0 } else { nrows / 2 },
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: CsrRef<'_, T>,
+        analysis: &Analysis<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<ChllLayout<T>, Refusal> {
+        structure::check_all(analysis)?;
+        let blocks = analysis.blocks(2);
+        ChllLayout::new(csr, &blocks, &plan(analysis, params, target), target)
+    }
+
+    fn build(
+        converter: &mut dyn GpuConverter,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<GpuLayout, Stop> {
+        gpu::build(converter, params, target)
+    }
+}
+
+/// Parameters of the conversion: those of bhll with 2 x 2 blocks.
+fn plan(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> BlockPlan {
+    BlockPlan::of(analysis, params, target, 2)
+}
