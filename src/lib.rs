@@ -121,6 +121,7 @@ pub mod analysis;
 mod assemble;
 pub mod check;
 pub mod choose;
+mod complex;
 #[cfg_attr(not(feature = "zstd"), path = "compress_none.rs")]
 mod compress;
 pub mod cost;
@@ -161,6 +162,7 @@ pub mod wisdom;
 mod workload;
 pub mod write;
 
+pub use complex::ComplexOperator;
 pub use csr::{Csr, CsrRef, Pattern};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;

@@ -1,6 +1,7 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
 mod both;
+mod complex;
 mod decide;
 mod features;
 mod progress;

@@ -51,6 +51,7 @@ const LIBRARY: &[&str] = &[
     "wisdom",
     "session",
     "pair",
+    "complex",
     "tuner",
     "lazy",
     "sharded",

@@ -276,7 +276,7 @@ fn malformed_archives_are_named_with_the_array() {
         (good.clone().with("data", "<f8", &[2, 3], &[0; 48]), "array 'data': its shape is [2, 3]"),
         (
             good.clone().with("data", "<c16", &[6], &[0; 96]),
-            "array 'data': the values are complex (complex128), which are not supported",
+            "array 'data': the values are complex (complex128), which needs an option",
         ),
         (good.clone().with("data", "|O", &[6], &[0; 48]), "the numpy header"),
         (

@@ -171,9 +171,10 @@ fn arrays_of_matrix_market_as_they_are_written() {
     );
 }
 
-const COMPLEX: &str = "complex and hermitian matrices are not supported; write the real and the \
-                       imaginary part as two matrices, or, if every imaginary part is zero, read \
-                       the real parts with --real-part (real_part=true over HTTP)";
+const COMPLEX: &str = "complex and hermitian matrices need an option; read each number a + bi as the \
+                       block [[a, -b], [b, a]] of a real matrix with --complex blocks \
+                       (complex=blocks over HTTP), or, if every imaginary part is zero, read the real \
+                       parts with --real-part (real_part=true over HTTP)";
 
 #[test]
 fn complex_matrices_are_read_by_their_real_parts_on_demand() {
@@ -189,8 +190,7 @@ fn complex_matrices_are_read_by_their_real_parts_on_demand() {
     let parts = [m.ints(&ROWS), m.ints(&POINTERS), m.doubles(&BY_COLUMNS), m.doubles(&[0.0; 5])];
     let matlab = m.file(&[m.matrix(5 | 0x800, "A", [3, 3], &parts)]);
     let line = |what: &str| format!("line 1: {what}");
-    let named =
-        |what: &str| COMPLEX.replace("complex and hermitian matrices are not supported", what);
+    let named = |what: &str| COMPLEX.replace("complex and hermitian matrices need an option", what);
     table(
         &Options::default(),
         &[
@@ -200,17 +200,12 @@ fn complex_matrices_are_read_by_their_real_parts_on_demand() {
             (
                 "complex npz",
                 npz.clone(),
-                &named(
-                    "array 'data': the values are complex (complex128), which are not supported",
-                ),
+                &named("array 'data': the values are complex (complex128), which needs an option"),
             ),
             (
                 "complex MATLAB",
                 matlab.clone(),
-                &format!(
-                    "{} (in A)",
-                    named("the MATLAB matrix is complex, which is not supported")
-                ),
+                &format!("{} (in A)", named("the MATLAB matrix is complex, which needs an option")),
             ),
             (
                 "complex Boeing",

@@ -171,9 +171,10 @@ fn faults_of_matlab_73_files() {
             (
                 "complex",
                 m.file(vec![m.complex("A", 0.0)]),
-                "the MATLAB matrix is complex, which is not supported; write the real and the \
-                 imaginary part as two matrices, or, if every imaginary part is zero, read the real \
-                 parts with --real-part (real_part=true over HTTP) (in A)",
+                "the MATLAB matrix is complex, which needs an option; read each number a + bi as \
+                 the block [[a, -b], [b, a]] of a real matrix with --complex blocks (complex=blocks over \
+                 HTTP), or, if every imaginary part is zero, read the real parts with --real-part \
+                 (real_part=true over HTTP) (in A)",
             ),
         ],
     );

@@ -1,9 +1,12 @@
 //! The options of one reading, and the notes that it leaves.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Complex, Limits};
-use crate::error::{Error, Result};
+use super::{Complex, Limits, binary};
+use crate::csr::{ComplexCsr, Csr};
+use crate::error::{At, Error, Result};
+use crate::scalar::Scalar;
 
 /// Number of names that a message lists.
 const LISTED: usize = 20;
@@ -17,16 +20,55 @@ pub(super) struct Context<'a> {
     /// The member of an archive that the caller named.
     pub member: Option<&'a str>,
     pub notes: Notes,
+    /// Set if the matrix that was read stands for a complex one.
+    pub is_complex: AtomicBool,
+}
+
+/// The part of each complex value that becomes a value of the matrix.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// The real part; every imaginary part must be zero.
+    Only,
+    Real,
+    Imaginary,
+}
+
+impl Part {
+    /// Returns this part of a complex value.
+    ///
+    /// # Errors
+    /// A text, if the imaginary part must be zero and is not.
+    pub fn of(self, real: f64, imaginary: f64) -> std::result::Result<f64, String> {
+        match self {
+            Part::Only => binary::no_imaginary_part(imaginary).map(|()| real),
+            Part::Real => Ok(real),
+            Part::Imaginary => Ok(imaginary),
+        }
+    }
 }
 
 impl Context<'_> {
-    /// Checks that a matrix of complex numbers may be read by its real parts.
+    /// Returns the real matrix of twice the size that stands for the complex one with these parts, and
+    /// notes that it does.
     ///
     /// # Errors
-    /// [`Error::Input`] with the remedy, unless the caller asked for real parts.
+    /// [`Error::Input`] if there are too many rows or columns, [`Error::Limit`] if there are too many
+    /// entries.
+    pub fn blocks<T: Scalar>(&self, real: Csr<T>, imaginary: Csr<T>) -> Result<Csr<T>> {
+        let complex = ComplexCsr::from_parts(&real, &imaginary)?;
+        self.limits.entries(At::Whole, 4 * complex.nnz() as u64)?;
+        self.is_complex.store(true, Ordering::Relaxed);
+        drop((real, imaginary));
+        Ok(complex.to_real())
+    }
+
+    /// Checks that a matrix of complex numbers may be read.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the remedy, unless the caller asked for real parts or blocks.
     pub fn accept_complex(&self, what: &str) -> Result<()> {
         match self.complex {
-            Complex::RealPart => Ok(()),
+            Complex::RealPart | Complex::Blocks => Ok(()),
             Complex::Refuse => Err(Error::input(format!("{what}; {COMPLEX_REMEDY}"))),
         }
     }
@@ -43,8 +85,9 @@ impl Context<'_> {
 }
 
 /// The remedy for complex matrices.
-pub(super) const COMPLEX_REMEDY: &str = "write the real and the imaginary part as two matrices, or, if every imaginary part is zero, \
-     read the real parts with --real-part (real_part=true over HTTP)";
+pub(super) const COMPLEX_REMEDY: &str = "read each number a + bi as the block [[a, -b], [b, a]] of a real matrix \
+     with --complex blocks (complex=blocks over HTTP), or, if every imaginary part is zero, read the real parts with \
+     --real-part (real_part=true over HTTP)";
 
 /// Notes of a reading: one sentence each, in the order in which they were made.
 #[derive(Clone, Default)]

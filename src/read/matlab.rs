@@ -19,12 +19,12 @@ use std::io::{self, Read};
 
 use self::element::{Element, Order, Type};
 use super::archive::{Candidate, Picker};
-use super::binary;
 use super::context::Context;
 use super::decoders;
 use super::layers::Source;
 use super::limits::{Limited, io_error};
 use super::triplets::{Symmetry, Triplets};
+use super::{Complex, binary};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
@@ -187,7 +187,7 @@ fn sparse<T: Scalar>(
     context: &Context<'_>,
 ) -> Result<Csr<T>> {
     if is_complex {
-        context.accept_complex("the MATLAB matrix is complex, which is not supported")?;
+        context.accept_complex("the MATLAB matrix is complex, which needs an option")?;
     }
     let (nrows, ncols) = context.limits.dimensions(At::Whole, nrows.into(), ncols.into())?;
     let most = context.limits.nonzeros;
@@ -198,10 +198,17 @@ fn sparse<T: Scalar>(
     let pointers = pointers
         .numbers(ncols as u64 + 1, |pointer: f64| next_pointer(pointer, &mut last, rows.len()))?;
     let values = Element::part(parts, order, "values")?.numbers(most, binary::value::<T>)?;
-    if is_complex {
-        Element::part(parts, order, "imaginary parts")?.numbers(most, binary::no_imaginary_part)?;
+    if !is_complex {
+        return assemble(rows, pointers, values, [nrows, ncols], context);
     }
-    assemble(rows, pointers, values, [nrows, ncols], context)
+    let imaginary = Element::part(parts, order, "imaginary parts")?;
+    if context.complex != Complex::Blocks {
+        imaginary.numbers(most, binary::no_imaginary_part)?;
+        return assemble(rows, pointers, values, [nrows, ncols], context);
+    }
+    let imaginary = imaginary.numbers(most, binary::value::<T>)?;
+    let real = assemble(rows.clone(), pointers.clone(), values, [nrows, ncols], context)?;
+    context.blocks(real, assemble(rows, pointers, imaginary, [nrows, ncols], context)?)
 }
 
 /// Checks a row index, counted from 0.

@@ -18,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use hdf5_pure::{Chunk, DType, Dataset, File, Group, ReadSeekSource};
 
 use super::archive::{Candidate, Picker};
-use super::binary;
-use super::context::Context;
+use super::context::{Context, Part};
 use super::limits::too_many_bytes;
 use super::matlab;
+use super::{Complex, binary};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
@@ -129,6 +129,7 @@ impl Reader<'_> {
         let names = group.datasets().map_err(fault)?;
         let mut rows = Vec::new();
         let mut values = Vec::new();
+        let mut imaginary = None;
         // MATLAB leaves both lists out of a matrix without entries.
         if names.iter().any(|name| name == "ir") {
             let list = group.dataset("ir").map_err(fault)?;
@@ -137,7 +138,11 @@ impl Reader<'_> {
             })?;
             let list = group.dataset("data").map_err(fault)?;
             values = match list.dtype().map_err(fault)? {
-                DType::Compound(_) => self.real_parts(&list)?,
+                DType::Compound(_) if self.context.complex == Complex::Blocks => {
+                    imaginary = Some(self.parts(&list, Part::Imaginary)?);
+                    self.parts(&list, Part::Real)?
+                }
+                DType::Compound(_) => self.parts(&list, Part::Only)?,
                 _ => self.blocks(&list, "values", Dataset::read_f64_rows, binary::value)?,
             };
         }
@@ -146,12 +151,18 @@ impl Reader<'_> {
             self.blocks(pointers, "column pointers", Dataset::read_f64_rows, |pointer| {
                 matlab::next_pointer(pointer, &mut last, rows.len())
             })?;
-        matlab::assemble(rows, pointers, values, [nrows, ncols], self.context)
+        let size = [nrows, ncols];
+        let Some(imaginary) = imaginary else {
+            return matlab::assemble(rows, pointers, values, size, self.context);
+        };
+        let real = matlab::assemble(rows.clone(), pointers.clone(), values, size, self.context)?;
+        let imaginary = matlab::assemble(rows, pointers, imaginary, size, self.context)?;
+        self.context.blocks(real, imaginary)
     }
 
-    /// Reads the real parts of complex values, which MATLAB stores as pairs of doubles.
-    fn real_parts<T: Scalar>(&self, values: &Dataset) -> Result<Vec<T>> {
-        self.context.accept_complex("the MATLAB matrix is complex, which is not supported")?;
+    /// Reads one part of complex values, which MATLAB stores as pairs of doubles.
+    fn parts<T: Scalar>(&self, values: &Dataset, part: Part) -> Result<Vec<T>> {
+        self.context.accept_complex("the MATLAB matrix is complex, which needs an option")?;
         if values.element_size().map_err(fault)? != 16 {
             return Err(fault("its complex values are not pairs of doubles"));
         }
@@ -161,8 +172,7 @@ impl Reader<'_> {
             Ok(bytes.chunks_exact(16).map(|b| (double(&b[..8]), double(&b[8..]))).collect())
         };
         self.blocks(values, "values", pairs, |(real, imaginary)| {
-            binary::no_imaginary_part(imaginary)?;
-            binary::value(real)
+            binary::value(part.of(real, imaginary)?)
         })
     }
 

@@ -49,6 +49,7 @@ mod zip;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
@@ -59,11 +60,11 @@ use self::limits::io_error;
 pub use self::matrix_market::Shape;
 pub use self::placed::Placed;
 use self::shared_file::SharedFile;
-use crate::csr::Csr;
+use crate::csr::{ComplexCsr, Csr, complex};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Treatment of complex values, which no format multiplies.
+/// Treatment of complex values; all formats multiply real ones.
 ///
 /// ```
 /// use ellect::read::{Complex, Options};
@@ -84,6 +85,9 @@ pub enum Complex {
     /// Complex values are read if every imaginary part is zero; a hermitian matrix is then a
     /// symmetric one.
     RealPart,
+    /// A complex matrix is read as the real one of twice as many rows and columns in which each entry
+    /// a + bi is the block `[[a, -b], [b, a]]`: see [`ComplexCsr`]. Real matrices stay as they are.
+    Blocks,
 }
 
 /// Options of a reading.
@@ -131,6 +135,18 @@ pub struct Found<T> {
     /// Notes, one sentence each: members of an archive that were passed over, values that were
     /// rounded, bytes that were ignored.
     pub notes: Vec<String>,
+    /// True if the matrix stands for a complex one of half its size ([`Complex::Blocks`]).
+    pub is_complex: bool,
+}
+
+impl<T: Scalar> Found<T> {
+    /// Returns the complex matrix that was read; that of a real matrix has imaginary parts of zero.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a real matrix has more than 2^31 - 1 rows or columns.
+    pub fn into_complex(self) -> Result<ComplexCsr<T>> {
+        if self.is_complex { ComplexCsr::from_blocks(&self.csr) } else { (&self.csr).try_into() }
+    }
 }
 
 /// Reads the matrix in the file at `path`.
@@ -140,6 +156,27 @@ pub struct Found<T> {
 /// [`Error::Limit`] if it exceeds `limits`.
 pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>> {
     with(limits).file(path).map(|found| found.csr)
+}
+
+/// Reads the complex or real matrix in the file at `path`.
+///
+/// ```
+/// use ellect::read::{Complex, Options};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let text = b"%%MatrixMarket matrix coordinate complex hermitian\n2 2 2\n1 1 4 0\n2 1 1 -3\n";
+/// let options = Options { complex: Complex::Blocks, ..Options::default() };
+/// let a = options.bytes::<f64>(text)?.into_complex()?;
+/// assert_eq!((a.values()[1].re, a.values()[1].im), (1.0, 3.0), "in row 0, column 1");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`file()`].
+pub fn complex_file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<ComplexCsr<T>> {
+    let options = Options { complex: Complex::Blocks, ..with(limits) };
+    options.file(path)?.into_complex()
 }
 
 /// Reads the matrix in `bytes`, which hold the content of a file.
@@ -236,6 +273,7 @@ impl Options {
             name: name.to_string(),
             member: member.or(self.member.as_deref()),
             notes: Notes::default(),
+            is_complex: AtomicBool::default(),
         }
     }
 }
@@ -278,16 +316,22 @@ fn found<T: Scalar>(read: Result<Csr<T>>, context: &Context<'_>) -> Result<Found
         true => (!is_finite(values)).then_some(0),
         false => values.par_chunks(PART).position_first(|part| !is_finite(part)),
     };
+    // A file may hold several matrices, of which one was chosen.
+    let is_complex =
+        context.is_complex.load(Ordering::Relaxed) && complex::consists_of_blocks(csr.as_ref());
     let Some(part) = fault else {
-        return Ok(Found { csr, notes: context.notes.take() });
+        return Ok(Found { csr, notes: context.notes.take(), is_complex });
     };
     let first = part * PART;
     let within = csr.values()[first..].iter().position(|value| !value.to_f64().is_finite());
     let k = first + within.unwrap_or(0);
     let row = csr.row_ptr().partition_point(|&start| start <= k);
+    // Two rows and two columns stand for a complex one.
+    let size = 1 + usize::from(is_complex);
     Err(Error::input(format!(
-        "the entries of row {row}, column {} sum to {:e}; the sum must be finite in {}",
-        csr.col_idx()[k] + 1,
+        "the entries of row {}, column {} sum to {:e}; the sum must be finite in {}",
+        row.div_ceil(size),
+        csr.col_idx()[k] as usize / size + 1,
         csr.values()[k].to_f64(),
         T::PRECISION
     )))

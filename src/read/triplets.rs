@@ -31,6 +31,9 @@ pub(super) enum Symmetry {
     Symmetric,
     /// They are each other's negative.
     Skew,
+    /// They are each other's negative, as the imaginary parts of a hermitian matrix are, and the file
+    /// lists the diagonal.
+    Hermitian,
 }
 
 /// Entries in file order, with indices counted from 0 and checked against the dimensions.
@@ -119,7 +122,7 @@ impl<T: Scalar> Triplets<T> {
             None => vec![T::ONE; nnz],
             Some(values) => {
                 scatter(&row_ptr, &rows, &cols, symmetry, |k, side| match (side, symmetry) {
-                    (Side::Mirrored, Symmetry::Skew) => T::ZERO - values[k],
+                    (Side::Mirrored, Symmetry::Skew | Symmetry::Hermitian) => T::ZERO - values[k],
                     _ => values[k],
                 })
             }

@@ -28,6 +28,8 @@ pub(super) enum Field {
     Unsigned,
     /// Real and imaginary part of each value; every imaginary part must be zero.
     Complex,
+    /// Real and imaginary part of each value, both of which are read.
+    Both,
     Pattern,
 }
 
@@ -36,7 +38,10 @@ pub(super) enum Field {
 pub(super) struct MtxHeader {
     pub layout: EntryFormat,
     pub field: Field,
+    /// Symmetry of the values, or of their real parts.
     pub symmetry: Symmetry,
+    /// Symmetry of the imaginary parts.
+    pub imaginary: Symmetry,
     pub nrows: usize,
     pub ncols: usize,
     /// Number of entry lines that must follow.
@@ -58,12 +63,12 @@ const FIELDS: [(&str, Field); 6] = [
     ("complex", Field::Complex),
 ];
 
-/// The symmetries; a hermitian matrix whose imaginary parts are all zero is symmetric.
+/// The symmetries; the real parts of a hermitian matrix are symmetric.
 const SYMMETRIES: [(&str, Symmetry); 4] = [
     ("general", Symmetry::General),
     ("symmetric", Symmetry::Symmetric),
     ("skew-symmetric", Symmetry::Skew),
-    ("hermitian", Symmetry::Symmetric),
+    ("hermitian", Symmetry::Hermitian),
 ];
 
 /// Reads up to and including the size line; blanks, blank lines and a byte order mark may stand
@@ -78,8 +83,12 @@ pub(super) fn read(source: &mut impl BufRead, context: &Context<'_>) -> Result<M
         lines += 1;
     }
     let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
-    let (layout, field, symmetry) =
+    let (layout, field, imaginary) =
         banner(text, context.complex).map_err(|what| Error::line(lines, what))?;
+    let symmetry = match imaginary {
+        Symmetry::Hermitian => Symmetry::Symmetric,
+        other => other,
+    };
     let sizes = loop {
         lines += 1;
         if !next_line(source, lines, &mut line)? {
@@ -104,11 +113,11 @@ pub(super) fn read(source: &mut impl BufRead, context: &Context<'_>) -> Result<M
     let entries = match (layout, symmetry) {
         (EntryFormat::Coordinate, _) => sizes[2],
         (EntryFormat::Array, Symmetry::General) => m * n,
-        (EntryFormat::Array, Symmetry::Symmetric) => m * (m + 1) / 2,
+        (EntryFormat::Array, Symmetry::Symmetric | Symmetry::Hermitian) => m * (m + 1) / 2,
         (EntryFormat::Array, Symmetry::Skew) => m * m.saturating_sub(1) / 2,
     };
     context.limits.entries(at, entries)?;
-    Ok(MtxHeader { layout, field, symmetry, nrows, ncols, entries, lines })
+    Ok(MtxHeader { layout, field, symmetry, imaginary, nrows, ncols, entries, lines })
 }
 
 /// Reads a line into `line`; returns false at the end of the source.
@@ -150,11 +159,14 @@ fn banner(
         return Err(format!("the object is {}; only 'matrix' is supported", excerpt(object)));
     }
     if complex == Complex::Refuse && (field == b"complex" || symmetry == b"hermitian") {
-        return Err(format!("complex and hermitian matrices are not supported; {COMPLEX_REMEDY}"));
+        return Err(format!("complex and hermitian matrices need an option; {COMPLEX_REMEDY}"));
     }
     let stated = [layout, field, symmetry];
     let layout = look_up("layout", layout, &LAYOUTS)?;
-    let field = look_up("kind of values", field, &FIELDS)?;
+    let field = match look_up("kind of values", field, &FIELDS)? {
+        Field::Complex if complex == Complex::Blocks => Field::Both,
+        field => field,
+    };
     let symmetry = look_up("symmetry", symmetry, &SYMMETRIES)?;
     if field == Field::Pattern && (layout == EntryFormat::Array || symmetry == Symmetry::Skew) {
         return Err("a pattern has no values, so it can be neither an array nor skew-symmetric; \

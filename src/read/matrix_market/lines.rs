@@ -9,7 +9,8 @@ use crate::scalar::Scalar;
 
 /// The parsed lines of one block. Line numbers count from 1 at the start of the block.
 pub(super) struct ParsedLines<T> {
-    /// Row indices; `rows` and `cols` stay empty for arrays, `values` for patterns.
+    /// Row indices; `rows` and `cols` stay empty for arrays, `values` for patterns. Where both parts of
+    /// complex values are read, `values` holds them in turn.
     pub rows: Vec<u32>,
     pub cols: Vec<u32>,
     pub values: Vec<T>,
@@ -100,18 +101,24 @@ impl<T: Scalar> ParsedLines<T> {
                 if !value.to_f64().is_finite() {
                     return None;
                 }
-                let mut len = len;
-                if field != Field::Real {
-                    len = self.narrower(rest, len, field)?;
+                let (mut len, mut imaginary) = (len, None);
+                match field {
+                    Field::Real => {}
+                    Field::Both => {
+                        let (part, to) = imaginary_part::<T>(rest, len)?;
+                        (imaginary, len) = (Some(part), to);
+                    }
+                    _ => len = self.narrower(rest, len, field)?,
                 }
                 if header.symmetry == Symmetry::Skew
                     && self.rows.last() == self.cols.last()
                     && header.layout == EntryFormat::Coordinate
-                    && value != T::ZERO
+                    && (value != T::ZERO || imaginary.is_some_and(|part| part != T::ZERO))
                 {
                     return None;
                 }
                 self.values.push(value);
+                self.values.extend(imaginary);
                 skip_blanks(&rest[len..])
             }
         };
@@ -131,11 +138,8 @@ impl<T> ParsedLines<T> {
     /// of all that belongs to it.
     fn narrower(&mut self, text: &[u8], len: usize, field: Field) -> Option<usize> {
         if field == Field::Complex {
-            let after = skip_blanks(&text[len..]);
-            let (imaginary, imaginary_len) = f64::parse_prefix(after)
-                .filter(|&(_, len)| ends(after, len))
-                .or_else(|| other_number(after))?;
-            return (imaginary == 0.0).then_some(text.len() - after.len() + imaginary_len);
+            let (imaginary, len) = imaginary_part::<f64>(text, len)?;
+            return (imaginary == 0.0).then_some(len);
         }
         let word = &text[..len];
         if !is_integer(word, field) {
@@ -147,6 +151,16 @@ impl<T> ParsedLines<T> {
         }
         Some(len)
     }
+}
+
+/// Parses the imaginary part behind the real part, the first `len` bytes of `text`; returns it with the
+/// length of both.
+fn imaginary_part<T: Scalar>(text: &[u8], len: usize) -> Option<(T, usize)> {
+    let after = skip_blanks(&text[len..]);
+    let (part, part_len) = T::parse_prefix(after)
+        .filter(|&(_, len)| ends(after, len))
+        .or_else(|| other_number(after))?;
+    part.to_f64().is_finite().then_some((part, text.len() - after.len() + part_len))
 }
 
 fn is_integer(word: &[u8], field: Field) -> bool {
@@ -279,15 +293,23 @@ fn check<T: Scalar>(words: &[&[u8]], header: &MtxHeader) -> Result<(), String> {
     if header.field != Field::Pattern {
         let word = words.next().ok_or("the value is missing")?;
         let parsed = value::<T>(word, header.field)?;
-        if header.symmetry == Symmetry::Skew
+        let on_zeros = header.symmetry == Symmetry::Skew
             && header.layout == EntryFormat::Coordinate
-            && indices[0] == indices[1]
-            && parsed != T::ZERO
-        {
-            return Err(format!(
+            && indices[0] == indices[1];
+        let not_zero = |word: &[u8]| {
+            Err(format!(
                 "the diagonal entry is {}; a skew-symmetric matrix has a zero diagonal",
                 excerpt(word)
-            ));
+            ))
+        };
+        if on_zeros && parsed != T::ZERO {
+            return not_zero(word);
+        }
+        if header.field == Field::Both {
+            let word = words.next().ok_or("the imaginary part is missing")?;
+            if value::<T>(word, Field::Real)? != T::ZERO && on_zeros {
+                return not_zero(word);
+            }
         }
         if header.field == Field::Complex {
             let word = words.next().ok_or("the imaginary part is missing")?;

@@ -1,5 +1,5 @@
-//! Matrix Market text: coordinate and array; real, integer, unsigned-integer and pattern; general,
-//! symmetric and skew-symmetric. Source: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats:
+//! Matrix Market text: coordinate and array; real, integer, unsigned-integer, complex and pattern; general,
+//! symmetric, skew-symmetric and hermitian. Source: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats:
 //! initial design", NISTIR 5935, 1996.
 //!
 //! ```text
@@ -33,6 +33,7 @@ mod lines;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
@@ -116,6 +117,7 @@ pub(super) fn shape(head: &[u8]) -> Option<Shape> {
         name: String::new(),
         member: None,
         notes: Notes::default(),
+        is_complex: AtomicBool::default(),
     };
     let whole = head.iter().rposition(|&b| b == b'\n' || b == b'\r')?;
     let head = &head[..=whole];
@@ -160,7 +162,26 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
     }
     drop((parsing, reading));
     context.note_rounded(entries.rounded);
-    entries.finish(context.limits)
+    let Some(imaginary) = entries.imaginary.take() else { return entries.finish(context.limits) };
+    let (real, imaginary) = (entries.finish(context.limits)?, imaginary.finish(context.limits)?);
+    if header.imaginary == Symmetry::Hermitian {
+        check_diagonal(&imaginary)?;
+    }
+    context.blocks(real, imaginary)
+}
+
+/// Checks the diagonal of the imaginary parts of a hermitian matrix.
+fn check_diagonal<T: Scalar>(imaginary: &Csr<T>) -> Result<()> {
+    let fault = |row: usize| Some((row, imaginary.get(row, row).filter(|&v| v != T::ZERO)?));
+    match (0..imaginary.nrows()).find_map(fault) {
+        None => Ok(()),
+        Some((row, part)) => Err(Error::input(format!(
+            "the diagonal entry of row {} has the imaginary part {}; the diagonal of a hermitian matrix \
+             is real",
+            row + 1,
+            part.to_f64()
+        ))),
+    }
 }
 
 fn too_long(line: u64) -> Error {
@@ -281,6 +302,8 @@ struct Entries<T> {
     col: usize,
     /// All values of a skew-symmetric array.
     array: Vec<T>,
+    /// The imaginary parts of all entries, where both parts are read.
+    imaginary: Option<Box<Entries<T>>>,
 }
 
 impl<T: Scalar> Entries<T> {
@@ -297,6 +320,10 @@ impl<T: Scalar> Entries<T> {
             row: first_row(0, header.symmetry),
             col: 0,
             array: Vec::new(),
+            imaginary: (header.field == Field::Both).then(|| {
+                let symmetry = header.imaginary;
+                Box::new(Entries::new(MtxHeader { field: Field::Real, symmetry, ..header }))
+            }),
         }
     }
 
@@ -323,6 +350,20 @@ impl<T: Scalar> Entries<T> {
         if let Some(what) = &parsed.fault {
             return Err(Error::line(self.lines + parsed.lines, what.as_str()));
         }
+        match self.imaginary.take() {
+            None => self.append(parsed, parsed.values.iter().copied()),
+            Some(mut imaginary) => {
+                let (pairs, _) = parsed.values.as_chunks::<2>();
+                imaginary.append(parsed, pairs.iter().map(|pair| pair[1]));
+                self.append(parsed, pairs.iter().map(|pair| pair[0]));
+                self.imaginary = Some(imaginary);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends entries with these values.
+    fn append(&mut self, parsed: &ParsedLines<T>, values: impl Iterator<Item = T>) {
         self.lines += parsed.lines;
         self.entries += parsed.entries;
         self.rounded += parsed.rounded;
@@ -330,19 +371,16 @@ impl<T: Scalar> Entries<T> {
             EntryFormat::Coordinate => {
                 self.triplets.rows.extend_from_slice(&parsed.rows);
                 self.triplets.cols.extend_from_slice(&parsed.cols);
-                if let Some(values) = &mut self.triplets.values {
-                    values.extend_from_slice(&parsed.values);
+                if let Some(own) = &mut self.triplets.values {
+                    own.extend(values);
                 }
             }
             // Its number decides whether the diagonal is among the values.
             EntryFormat::Array if self.header.symmetry == Symmetry::Skew => {
-                self.array.extend_from_slice(&parsed.values);
+                self.array.extend(values);
             }
-            EntryFormat::Array => {
-                parsed.values.iter().for_each(|&value| self.push_array_value(value))
-            }
+            EntryFormat::Array => values.for_each(|value| self.push_array_value(value)),
         }
-        Ok(())
     }
 
     fn push_array_value(&mut self, value: T) {
@@ -448,7 +486,7 @@ impl MtxHeader {
 fn first_row(col: usize, symmetry: Symmetry) -> usize {
     match symmetry {
         Symmetry::General => 0,
-        Symmetry::Symmetric => col,
+        Symmetry::Symmetric | Symmetry::Hermitian => col,
         Symmetry::Skew => col + 1,
     }
 }

@@ -129,10 +129,8 @@ impl NpyHeader {
                 self.type_name()
             )),
             (b'c', 8 | 16) => {
-                let what = format!(
-                    "the values are complex ({}), which are not supported",
-                    self.type_name()
-                );
+                let what =
+                    format!("the values are complex ({}), which needs an option", self.type_name());
                 context.accept_complex(&what).map_err(|error| error.to_string())
             }
             (b'c', _) => Err(format!("values of type {} are not supported", self.type_name())),

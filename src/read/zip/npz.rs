@@ -12,18 +12,18 @@
 //! with `shape`), and `row`, `col` and `data` are those of coo; without `shape`, the indices decide
 //! the size, as SciPy does.
 //!
-//! Values are f16, f32, f64, integers or booleans; indices are integers; both byte orders are
-//! supported. Entries stored twice are summed. Zeros in a block remain entries; zeros in a diagonal
-//! do not. Other arrays are ignored.
+//! Values are real, complex, integers or booleans; indices are integers; both byte orders are read.
+//! Entries stored twice are summed. Zeros in a block remain entries; zeros in a diagonal do not.
 
 use std::io::{Read, Seek};
 
 use ::zip::ZipArchive;
 use ::zip::result::ZipError;
 
+use super::super::Complex;
 use super::super::binary::{self, is_rounded};
 use super::super::content::excerpt;
-use super::super::context::{Context, list};
+use super::super::context::{Context, Part, list};
 use super::super::limits::{io_error, too_many_bytes};
 use super::super::triplets::{Symmetry, Triplets};
 use super::npy::NpyHeader;
@@ -43,19 +43,12 @@ pub(super) fn read<T: Scalar>(
     zip: ZipArchive<impl Read + Seek + Clone + Send + Sync>,
     context: &Context<'_>,
 ) -> Result<Csr<T>> {
-    let mut archive = Archive { zip, context, bytes: 0 };
-    let format = archive.format()?;
-    match format.as_str() {
-        "csr" | "csc" => archive.compressed(Some(&format)),
-        "" => archive.compressed(None),
-        "coo" => archive.coo(),
-        "bsr" => archive.bsr(),
-        "dia" => archive.dia(),
-        other => Err(Error::input(format!(
-            "the sparse format is {}; supported are csr, csc, coo, bsr and dia (A.tocsr() converts)",
-            excerpt(other.as_bytes())
-        ))),
+    let mut archive = Archive { zip, context, bytes: 0, part: Part::Only };
+    if context.complex != Complex::Blocks || !archive.is_complex() {
+        return archive.matrix();
     }
+    let one = |part| Archive { zip: archive.zip.clone(), context, bytes: 0, part }.matrix();
+    context.blocks(one(Part::Real)?, one(Part::Imaginary)?)
 }
 
 /// An array of one dimension or more, in the order in which it is stored.
@@ -104,11 +97,34 @@ struct Archive<'a, R> {
     context: &'a Context<'a>,
     /// Bytes of all arrays so far.
     bytes: u64,
+    part: Part,
 }
 
 impl<R: Read + Seek + Clone + Send + Sync> Archive<'_, R> {
     fn has(&self, name: &str) -> bool {
         self.zip.index_for_name(&format!("{name}.npy")).is_some()
+    }
+
+    /// Tells whether the values are complex; an array that cannot be read is not.
+    fn is_complex(&mut self) -> bool {
+        let file = self.zip.by_name("data.npy").ok();
+        file.and_then(|mut file| NpyHeader::read(&mut file).ok()).is_some_and(|it| it.kind == b'c')
+    }
+
+    fn matrix<T: Scalar>(&mut self) -> Result<Csr<T>> {
+        let format = self.format()?;
+        match format.as_str() {
+            "csr" | "csc" => self.compressed(Some(&format)),
+            "" => self.compressed(None),
+            "coo" => self.coo(),
+            "bsr" => self.bsr(),
+            "dia" => self.dia(),
+            other => Err(Error::input(format!(
+                "the sparse format is {}; supported are csr, csc, coo, bsr and dia (A.tocsr() \
+                 converts)",
+                excerpt(other.as_bytes())
+            ))),
+        }
     }
 
     /// Returns the sparse format, which is empty for plain csr or csc.
@@ -413,10 +429,7 @@ impl<R: Read + Seek + Clone + Send + Sync> Archive<'_, R> {
                 rounded += 1;
             }
             let number = match header.complex(bytes) {
-                Some((real, imaginary)) => {
-                    binary::no_imaginary_part(imaginary)?;
-                    real
-                }
+                Some((real, imaginary)) => self.part.of(real, imaginary)?,
                 None => header.number(bytes).ok_or_else(|| {
                     format!("values of type {} are not supported", header.type_name())
                 })?,

@@ -161,12 +161,7 @@ fn rows_of<'a, T>(row_ptr: &[usize], i: usize, values: &'a [T]) -> [&'a [[T; 2]]
 }
 
 impl<T: Scalar> BlockProduct<T> for ChllLayout<T> {
-    fn block<const C: usize>(
-        &self,
-        x: XBlock<'_, T>,
-        (alpha, beta): (T, T),
-        y: YBlock<'_, T, C>,
-    ) {
+    fn block<const C: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, C>) {
         y.over_parts(&self.parts, &|part, mut y| {
             for i in Self::hacks(&part).flat_map(|h| self.block_rows(h)) {
                 let mut sums = [[T::ZERO; C]; 2];
@@ -256,7 +251,8 @@ impl<T: Scalar> Layout<T> for ChllLayout<T> {
     }
 
     fn to_csr(&self) -> Csr<T> {
-        let [real, imaginary] = [0, 1].map(|part| self.blocks.to_csr(|slot| self.values[slot][part]));
+        let [real, imaginary] =
+            [0, 1].map(|part| self.blocks.to_csr(|slot| self.values[slot][part]));
         complex::blocks(real.pattern(), |k| [real.values()[k], imaginary.values()[k]])
     }
 

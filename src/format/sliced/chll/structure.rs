@@ -81,11 +81,7 @@ fn refuse(analysis: &Analysis<'_>, detail: Detail) -> Result<(), Refusal> {
 }
 
 /// The first block row found that has another structure.
-fn first_other<T: Scalar>(
-    analysis: &Analysis<'_>,
-    values: &[T],
-    detail: Detail,
-) -> Option<usize> {
+fn first_other<T: Scalar>(analysis: &Analysis<'_>, values: &[T], detail: Detail) -> Option<usize> {
     let pattern = analysis.pattern();
     let n = pattern.nrows() / 2;
     let differs = |i: &usize| !is_complex_row(pattern, values, *i);
@@ -120,7 +116,12 @@ mod tests {
         let at = |i: usize, j: usize| {
             let (a, b) = (1.0 + (i + j) as f64, 0.5 * i as f64 - j as f64);
             let (row, column) = (2 * i, 2 * j);
-            [(row, column, a), (row, column + 1, -b), (row + 1, column, b), (row + 1, column + 1, a)]
+            [
+                (row, column, a),
+                (row, column + 1, -b),
+                (row + 1, column, b),
+                (row + 1, column + 1, a),
+            ]
         };
         let near = (0..n).flat_map(|i| (i.saturating_sub(1)..n.min(i + 2)).map(move |j| (i, j)));
         let entries = near.flat_map(|(i, j)| at(i, j));
