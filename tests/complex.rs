@@ -35,7 +35,7 @@ fn own() -> Vec<Candidate> {
 
 /// A complex matrix with rows of several lengths.
 fn complex(nrows: usize) -> ComplexCsr<f64> {
-    let real: Csr<f64> = generate::by_name("circuit", nrows, 1).expect("a class");
+    let real: Csr<f64> = generate::by_name("p2", nrows, 1).expect("a class");
     let imaginary = real.map_values(|value| (value * 7.0).sin());
     ComplexCsr::from_parts(&real, &imaginary).expect("equal sizes")
 }
@@ -273,8 +273,9 @@ fn complex_operators_multiply_with_every_kind_of_factor() {
     let workload = Workload { spmvs: 1000, transposed: 1000, ..Workload::default() };
     let mut operator = tuner.prepare_complex(&csr, &workload).expect("it applies");
     operator.verify(&csr, 3).expect("right");
-    assert_eq!((operator.nrows(), operator.ncols(), operator.nnz()), (700, 700, csr.nnz()));
-    let (x, y) = (vector(700, 1), vector(700, 2));
+    let n = csr.nrows();
+    assert_eq!((operator.nrows(), operator.ncols(), operator.nnz()), (n, n, csr.nnz()));
+    let (x, y) = (vector(n, 1), vector(n, 2));
     let changed = csr.values().iter().map(|value| value * c(0.5, 2.0)).collect::<Vec<_>>();
     for updated in [false, true] {
         let mut csr = csr.clone();
@@ -291,15 +292,15 @@ fn complex_operators_multiply_with_every_kind_of_factor() {
         ] {
             let mut got = y.clone();
             operator.apply(factors.0, &x, factors.1, &mut got).expect("lengths fit");
-            near(&got, &product((700, entries(&csr)), factors, &x, &y));
+            near(&got, &product((n, entries(&csr)), factors, &x, &y));
             let mut got = y.clone();
             operator.apply_adjoint(factors.0, &x, factors.1, &mut got).expect("lengths fit");
             let adjoint = entries(&csr).map(|(row, column, value)| (column, row, value.conj()));
-            near(&got, &product((700, adjoint), factors, &x, &y));
+            near(&got, &product((n, adjoint), factors, &x, &y));
         }
     }
     // With a factor of 0, y is written and never read.
-    let mut got = vec![c(f64::NAN, f64::NAN); 700];
+    let mut got = vec![c(f64::NAN, f64::NAN); n];
     operator.apply(c(0.0, 1.0), &x, c(0.0, 0.0), &mut got).expect("lengths fit");
     assert!(got.iter().all(|value| value.re.is_finite() && value.im.is_finite()));
 }

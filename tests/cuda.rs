@@ -10,6 +10,8 @@
 
 #[path = "cuda/bitmap.rs"]
 mod bitmap;
+#[path = "cuda/chll.rs"]
+mod chll;
 mod corpus;
 #[path = "cuda/dots.rs"]
 mod dots;

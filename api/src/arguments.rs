@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ellect::read::{self, Complex, Limits};
+use ellect::read::{self, Limits};
 use ellect::units::count;
+
+use crate::options::{ComplexAs, reading_of};
 
 /// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
@@ -47,6 +49,10 @@ pub struct ReadLimits {
     /// Read complex and hermitian matrices whose imaginary parts are all zero
     #[arg(long, help_heading = READING)]
     pub real_part: bool,
+    /// Read a complex matrix: blocks, as the real matrix of twice as many rows and columns in which
+    /// each entry a + bi is the block [[a, -b], [b, a]]
+    #[arg(long, help_heading = READING, value_name = "HOW", conflicts_with = "real_part")]
+    pub complex: Option<ComplexAs>,
 }
 
 impl ReadLimits {
@@ -62,7 +68,7 @@ impl ReadLimits {
 
     /// Returns the options of reading in the type that the readers expect.
     pub fn options(&self) -> read::Options {
-        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        let complex = reading_of(self.complex, self.real_part);
         read::Options { limits: self.limits(), complex, ..read::Options::default() }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use ellect::choose::{Choice, Effort, TransposedChoice, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
@@ -180,6 +180,10 @@ pub struct BodyOptions {
     /// Read a complex or hermitian matrix whose imaginary parts are all zero: true or false
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     pub real_part: bool,
+    /// Read a complex matrix: blocks, as the real matrix of twice as many rows and columns in which
+    /// each entry a + bi is the block [[a, -b], [b, a]]
+    #[arg(long, value_name = "HOW")]
+    pub complex: Option<ComplexAs>,
     /// File of an archive, or variable of a MATLAB file, that is the matrix
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
@@ -192,8 +196,25 @@ pub struct BodyOptions {
 impl BodyOptions {
     /// Returns the options of reading within these limits.
     pub fn reading(self, limits: Limits) -> read::Options {
-        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        let complex = reading_of(self.complex, self.real_part);
         read::Options { limits, complex, member: self.member }
+    }
+}
+
+/// What a complex matrix is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ComplexAs {
+    /// As the real matrix of twice as many rows and columns in which each entry a + bi is the block
+    /// [[a, -b], [b, a]]
+    Blocks,
+}
+
+/// Returns the treatment of complex values; blocks hold those without imaginary parts, too.
+pub fn reading_of(complex: Option<ComplexAs>, real_part: bool) -> Complex {
+    match (complex, real_part) {
+        (Some(ComplexAs::Blocks), _) => Complex::Blocks,
+        (None, true) => Complex::RealPart,
+        (None, false) => Complex::Refuse,
     }
 }
 

@@ -232,6 +232,15 @@ fn complex_matrices_need_an_option() {
     let output = run(&args, complex).success().get_output().stdout.clone();
     let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
     assert_eq!(features["nnz"].as_u64(), Some(2));
+    assert!(stderr.contains("with --complex blocks"), "{stderr}");
+    let complex = complex.replace("0.0", "4.0");
+    let args = ["features", "-", "--complex", "blocks", "--json"];
+    let output = run(&args, &complex).success().get_output().stdout.clone();
+    let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
+    assert_eq!((&features["nrows"], &features["nnz"]), (&4.into(), &8.into()));
+    let args = ["verify", "-", "--complex", "blocks", "--device", "cpu"];
+    run(&args, &complex).success();
+    run(&["features", "-", "--complex", "blocks", "--real-part"], &complex).code(2);
 }
 
 #[test]

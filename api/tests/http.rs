@@ -96,6 +96,8 @@ fn bodies_may_be_compressed_or_json() {
     let stated = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(status == 400 && stated.contains("real_part=true"), "{answer}");
     assert_eq!(service.recommend("?real_part=true", "", complex).0, 200);
+    let (status, answer) = service.recommend("?complex=blocks", "", complex);
+    assert_eq!((status, &answer["features"]["nnz"]), (200, &4.into()));
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for name in ["a.mtx", "b.mtx"] {
         zip.start_file(name, zip::write::SimpleFileOptions::default()).expect("memory");

@@ -122,8 +122,9 @@ fn values_that_a_layout_cannot_hold_are_refused_on_the_gpu() {
     let analysis = Analysis::of(&csr);
     let target = original::<f64>(gpu.profile());
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    let by_values: Vec<&str> =
-        FORMATS.iter().filter(|format| format.by_values).map(|format| format.name).collect();
+    // Formats for complex matrices are checked on such matrices.
+    let here = FORMATS.iter().filter(|format| format.by_values && format.figures_of.is_none());
+    let by_values: Vec<&str> = here.map(|format| format.name).collect();
     assert!(!by_values.is_empty());
     for name in by_values {
         let candidate: Candidate = name.parse().expect("the format exists");

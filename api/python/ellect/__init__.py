@@ -35,6 +35,7 @@ from ._errors import (
 
 if TYPE_CHECKING:
     from ._client import Client
+    from ._complex import ComplexOperator
     from ._operator import Operator
     from ._picture import density, spy
     from ._rank import Rank, RankOperator
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 # NumPy takes most of the time of an import, so modules that need it are loaded on first use.
 _HOMES = {
     "Client": "_client",
+    "ComplexOperator": "_complex",
     "Operator": "_operator",
     "Rank": "_rank",
     "RankOperator": "_rank",
@@ -65,6 +67,7 @@ __all__ = [
     "FEATURES",
     "ArgumentError",
     "Client",
+    "ComplexOperator",
     "DeviceError",
     "EllectError",
     "ExchangeError",

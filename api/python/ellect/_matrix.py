@@ -161,6 +161,43 @@ def parts(matrix: MatrixLike, shape: tuple[int, int] | None) -> Csr:
     )
 
 
+def is_complex(array: Any) -> bool:
+    """Tell whether an array holds complex numbers."""
+    return "complex" in str(getattr(array, "dtype", ""))
+
+
+def real_blocks(csr: Csr) -> Csr:
+    """Return the real matrix of twice the size that stands for a complex one, on the host.
+
+    Each entry ``a + bi`` becomes the block ``[[a, -b], [b, a]]``.
+    """
+    data = host_array(on_host(csr.data))
+    indices, indptr = (np.asarray(on_host(one)) for one in (csr.indices, csr.indptr))
+    nrows, ncols = csr.shape
+    if data.ndim != 1 or indices.shape != data.shape or indptr.shape != (nrows + 1,):
+        raise InputError(
+            f"data has shape {data.shape}, indices {indices.shape} and indptr {indptr.shape}; a matrix "
+            f"of {nrows} rows needs two lists of equal length and one of {nrows + 1} elements"
+        )
+    starts = indptr.astype(np.int64)
+    lengths = np.diff(starts)
+    if starts[0] != 0 or (lengths < 0).any() or starts[-1] != len(data):
+        raise InputError("indptr must rise from 0 to the number of values")
+    # Places of each block's upper half; its lower half lies a row of the real matrix further on.
+    upper = 2 * (np.arange(len(data)) + np.repeat(starts[:-1], lengths))
+    lower = upper + np.repeat(2 * lengths, lengths)
+    values = np.empty(4 * len(data), data.real.dtype)
+    values[upper], values[upper + 1] = data.real, -data.imag
+    values[lower], values[lower + 1] = data.imag, data.real
+    columns = np.empty(4 * len(data), np.int64)
+    columns[upper] = columns[lower] = 2 * indices.astype(np.int64)
+    columns[upper + 1] = columns[lower + 1] = columns[upper] + 1
+    pointers = np.empty(2 * nrows + 1, np.int64)
+    pointers[::2] = 4 * starts
+    pointers[1::2] = 4 * starts[:-1] + 2 * lengths
+    return Csr(values, columns, pointers, (2 * nrows, 2 * ncols))
+
+
 def on_host(array: Any) -> Any:
     """Return a host copy of an array on a GPU; other arrays as they are."""
     if not is_on_gpu(array):
@@ -237,6 +274,8 @@ def load(
     if isinstance(matrix, (str, os.PathLike)):
         return _ellect.Matrix.read(matrix, precision or "f64"), None
     csr = parts(matrix, shape)
+    if is_complex(csr.data):
+        csr = real_blocks(csr)
     loaded = matrix_of(csr, precision)
     warn_if_repaired(loaded, stacklevel + 1)
     return loaded, csr

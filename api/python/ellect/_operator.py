@@ -33,6 +33,14 @@ else:
 #: Numbers of the dot products with x and with the result; 2 is that with another vector.
 _DOTS = {"x": 0, "out": 1}
 
+_COMPLEX = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
+
+
+def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex type whose parts have this real one."""
+    return _COMPLEX[dtype.char]
+
+
 #: A vector or a matrix of vectors; the types of optional packages cannot be named here.
 VectorLike = Any
 
@@ -47,7 +55,7 @@ class Operator(LinearOperator):
     DLPack, the CUDA array interface or buffers. The result is of the input's kind; where its package
     cannot be told to make it, that of a vector on the host is a NumPy array, and a vector on a GPU
     needs `out`. Products are computed in the operator's precision. A vector on the host of another
-    real type is converted.
+    real type is converted; real and imaginary parts of a complex one are multiplied together.
 
     Attributes
     ----------
@@ -337,6 +345,8 @@ class Operator(LinearOperator):
         nrows, ncols = self.shape
         if x.ndim not in (1, 2) or x.shape[0] != ncols:
             raise ShapeError(f"x has shape {x.shape}; it must be ({ncols},) or ({ncols}, k)")
+        if x.dtype.kind == "c":
+            return self._multiply_complex(x, out, alpha, beta)
         shape = (nrows, *x.shape[1:])
         if out is not None:
             if out.shape != shape:
@@ -360,6 +370,30 @@ class Operator(LinearOperator):
         copy = np.array(out, order="F")
         self._core_apply(x, copy, alpha, beta)
         out[...] = copy
+        return out
+
+    def _multiply_complex(
+        self,
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None,
+        alpha: float,
+        beta: float,
+    ) -> np.ndarray[Any, Any]:
+        """Multiply complex vectors as twice as many real ones."""
+        dtype = complex_of(self.dtype)
+        if not np.can_cast(x.dtype, dtype, "same_kind"):
+            raise KindError(f"x has type {x.dtype}; it must be {dtype} or real")
+        shape = (self.shape[0], *x.shape[1:])
+        parts = np.require(x, dtype, ["C", "A"]).view(self.dtype).reshape(len(x), -1)
+        result = self._multiply(parts, None, 1.0, 0.0)
+        result = np.require(result, None, ["C"]).view(dtype).reshape(shape)
+        if out is None:
+            return result if alpha == 1.0 else np.multiply(alpha, result, dtype=dtype)
+        if out.shape != shape:
+            raise ShapeError(f"out has shape {out.shape}; it must be {shape}")
+        if out.dtype != dtype:
+            raise KindError(f"out has type {out.dtype}; it must be {dtype}")
+        out[...] = alpha * result if beta == 0.0 else alpha * result + beta * out
         return out
 
     def _core_apply(

@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING
 
 from . import _ellect
 from ._errors import ArgumentError, KindError
-from ._matrix import MatrixLike, is_on_gpu, load, parts
+from ._matrix import (
+    Csr,
+    MatrixLike,
+    check_precision,
+    is_complex,
+    is_on_gpu,
+    load,
+    matrix_of,
+    parts,
+    real_blocks,
+    warn_if_repaired,
+)
 from ._recommendation import Recommendation
 
 if TYPE_CHECKING:
+    from ._complex import ComplexOperator
     from ._ellect import _Use
     from ._operator import Operator
 
@@ -147,7 +159,7 @@ class Tuner:
         memory_limit: int | None = None,
         budget_s: float | None = None,
         verify: bool = False,
-    ) -> Operator:
+    ) -> Operator | ComplexOperator:
         """Choose a format, convert the matrix and return the operator. See `ellect.prepare`."""
         use = _use(
             spmvs,
@@ -161,9 +173,11 @@ class Tuner:
             budget_s,
             verify,
         )
-        if self._name.startswith("cuda:") and not isinstance(A, (str, os.PathLike)):
+        if not isinstance(A, (str, os.PathLike)):
             csr = parts(A, shape)
-            if is_on_gpu(csr.data):
+            if is_complex(csr.data):
+                return self._prepare_complex(csr, precision, use)
+            if self._name.startswith("cuda:") and is_on_gpu(csr.data):
                 from ._device import prepare_on_gpu
 
                 index = int(self._name.removeprefix("cuda:"))
@@ -175,6 +189,25 @@ class Tuner:
         if use["transposed"]:
             return Operator._of_both(self._core, use, csr_or_none, matrix)
         return Operator(self._core, self._core.prepare(matrix, use), use, csr_or_none, matrix)
+
+    def _prepare_complex(self, csr: Csr, precision: str | None, use: _Use) -> ComplexOperator:
+        """Prepare the real matrix of twice the size that stands for a complex one."""
+        from ._complex import ComplexOperator
+        from ._operator import Operator
+
+        if use["basis"] != "original":
+            raise ArgumentError(
+                f"basis is {use['basis']!r}; complex matrices are multiplied in the original basis"
+            )
+        check_precision(precision)
+        blocks = real_blocks(csr)
+        matrix = matrix_of(blocks, precision)
+        warn_if_repaired(matrix, 3)
+        if use["transposed"]:
+            real = Operator._of_both(self._core, use, blocks, matrix)
+        else:
+            real = Operator(self._core, self._core.prepare(matrix, use), use, blocks, matrix)
+        return ComplexOperator(real, csr)
 
 
 _TUNERS: dict[str, Tuner] = {}
@@ -213,7 +246,8 @@ def recommend(
     A : matrix
         A ``scipy.sparse``, ``cupyx.scipy.sparse`` or ``torch.sparse_csr`` matrix, arrays
         ``(data, indices, indptr)`` with `shape`, or the path of a file (Matrix Market, ``.npz`` of
-        SciPy, or JSON; also compressed).
+        SciPy, or JSON; also compressed). Of a complex matrix, the real matrix of twice the size is
+        multiplied, in which each entry ``a + bi`` is the block ``[[a, -b], [b, a]]``.
     device : str
         ``cpu``, ``cuda:0``, or the name of a profile, ``h200`` for instance.
     shape : tuple of int, optional
@@ -300,7 +334,7 @@ def prepare(
     memory_limit: int | None = None,
     budget_s: float | None = None,
     verify: bool = False,
-) -> Operator:
+) -> Operator | ComplexOperator:
     """Choose a storage format for a matrix, convert the matrix and return the operator.
 
     Parameters

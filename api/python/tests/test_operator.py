@@ -224,8 +224,8 @@ def test_wrong_vectors_are_named():
         op.apply(np.ones(6), out=np.ones(6))
     with pytest.raises(TypeError, match="out has type float32"):
         op.apply(np.ones(6), out=np.ones(4, np.float32))
-    with pytest.raises(ellect.KindError, match="must be real"):
-        op @ np.ones(6, complex)
+    with pytest.raises(ellect.KindError, match="out has type float64; it must be complex128"):
+        op.apply(np.ones(6, complex), out=np.ones(4))
     read_only = np.ones(4)
     read_only.flags.writeable = False
     for out in (read_only, read_only[::-1]):
@@ -254,8 +254,8 @@ def test_wrong_matrices_are_named():
         ellect.prepare((ones, np.array([0, 1]), pointers))
     with pytest.raises(TypeError, match="csr_array converts"):
         ellect.prepare(np.ones((2, 2)))
-    with pytest.raises(ellect.KindError, match="complex128"):
-        ellect.prepare(sparse.eye_array(2, dtype=complex))
+    with pytest.raises(ellect.KindError, match="object"):
+        ellect.prepare((ones.astype(object), np.array([0, 1]), pointers), shape=(2, 3))
 
 
 def test_precision_is_kept_or_converted():

@@ -379,7 +379,7 @@ fn read<'a, T: Scalar>(
     let within = room.limits(memory, case.received.bytes);
     let generating = Limits { bytes: settings.max_body, ..within };
     let read = match case.options.generated::<T>(&generating, "body") {
-        Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }.into()),
+        Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new(), is_complex: false }.into()),
         Ok(None) => bytes.matrix(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
