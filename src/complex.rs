@@ -54,7 +54,7 @@ pub struct ComplexOperator<T: Scalar> {
 #[derive(Debug)]
 enum Directions<T: Scalar> {
     Forward(PreparedOperator<T>),
-    Both(PreparedPair<T>),
+    Both(Box<PreparedPair<T>>),
 }
 
 impl<T: Scalar> ComplexOperator<T> {
@@ -65,7 +65,7 @@ impl<T: Scalar> ComplexOperator<T> {
 
     /// Wraps the operators of the real matrix and its transpose.
     pub(crate) fn both(csr: &ComplexCsr<T>, pair: PreparedPair<T>) -> Self {
-        ComplexOperator::of(csr, Directions::Both(pair))
+        ComplexOperator::of(csr, Directions::Both(Box::new(pair)))
     }
 
     fn of(csr: &ComplexCsr<T>, operator: Directions<T>) -> Self {

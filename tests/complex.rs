@@ -66,7 +66,10 @@ fn entries(csr: &ComplexCsr<f64>) -> impl Iterator<Item = (usize, usize, C)> + '
 fn near(got: &[C], want: &[C]) {
     assert_eq!(got.len(), want.len());
     for (row, (got, want)) in got.iter().zip(want).enumerate() {
-        assert!((got - want).norm() <= 1e-11 * (1.0 + want.norm()), "row {row}: {got} {want}");
+        assert!(
+            (got - want).l1_norm() <= 1e-11 * (1.0 + want.l1_norm()),
+            "row {row}: {got} {want}"
+        );
     }
 }
 

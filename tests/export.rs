@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read};
 
 use ellect::analysis::Analysis;
+use ellect::csr::ComplexCsr;
 use ellect::device::{self, Device, Kind};
 use ellect::export::Export;
 use ellect::format::{Basis, Candidate, FORMATS, Target, candidates};
@@ -29,9 +30,13 @@ fn device() -> Device {
 }
 
 fn matrices() -> Vec<Csr<f64>> {
-    ["elasticity", "constant5", "rmat", "circuit"]
-        .map(|class| generate::by_name(class, 1200, 1).expect("a class"))
-        .to_vec()
+    let named = |class| generate::by_name(class, 1200, 1).expect("a class");
+    let real: Csr<f64> = named("p2");
+    let imaginary = real.map_values(|value| 0.5 - value);
+    let complex = ComplexCsr::from_parts(&real, &imaginary).expect("equal sizes");
+    let mut all = ["elasticity", "constant5", "rmat", "circuit"].map(named).to_vec();
+    all.push(complex.to_real());
+    all
 }
 
 /// Calls `f` with each candidate and its export, wherever a candidate suits a matrix.

@@ -201,7 +201,7 @@ impl BodyOptions {
     }
 }
 
-/// What a complex matrix is read as.
+/// Ways to read a complex matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ComplexAs {
     /// As the real matrix of twice as many rows and columns in which each entry a + bi is the block

@@ -73,7 +73,7 @@ pub(crate) fn check_lengths<T>(
 /// Computes y = alpha p + beta y, where `product(a, b, y)` computes y = a p + b y for real factors.
 ///
 /// # Errors
-/// Those of `product`; y is unchanged if that leaves it so.
+/// As `product`; y is unchanged if that leaves it so.
 pub(crate) fn with_factors<T: Scalar>(
     scratch: &Scratch<T>,
     alpha: Complex<T>,

@@ -123,9 +123,9 @@ def deltas(layout):
     return real(layout, row, column, values[place], layout.get("row_order"))
 
 
-def blocks(layout):
-    """bhll: dense blocks, 32 lanes side by side."""
-    b, ptr = layout.number("b"), layout.get("hack_ptr")
+def places_of_blocks(layout):
+    """Block row and block column of each lane of each slot."""
+    ptr = layout.get("hack_ptr")
     hack = runs(ptr)[0][:, None]
     block_row = np.broadcast_to(32 * hack + np.arange(32), (ptr[-1], 32))
     column, order = layout.get("col_idx"), layout.get("block_order")
@@ -134,6 +134,23 @@ def blocks(layout):
         column = np.where(column == 0xFFFF, layout.ncols, layout.get("base")[hack] + column)
     if order is not None:
         block_row = order[np.minimum(block_row, len(order) - 1)]
+    return block_row, column
+
+
+def complex_blocks(layout):
+    """chll: of each block [[a, -b], [b, a]] the numbers a and b, 32 lanes side by side."""
+    block_row, column = places_of_blocks(layout)
+    a, b = layout.get("values").reshape(-1, 32, 2).transpose(2, 0, 1)
+    row, column = 2 * block_row, 2 * column.reshape(-1, 32).astype(np.int64)
+    rows = np.stack([row, row, row + 1, row + 1])
+    columns = np.stack([column, column + 1, column, column + 1])
+    return real(layout, rows.ravel(), columns.ravel(), np.stack([a, -b, b, a]).ravel())
+
+
+def blocks(layout):
+    """bhll: dense blocks, 32 lanes side by side."""
+    b = layout.number("b")
+    block_row, column = places_of_blocks(layout)
     element = np.arange(b * b)[None, :, None]
     rows = block_row[:, None, :] * b + element // b
     columns = column.reshape(-1, 1, 32) * b + element % b
@@ -257,6 +274,7 @@ FAMILIES = {
     "hll_vi": quads,
     "hll_du": deltas,
     "bhll": blocks,
+    "chll": complex_blocks,
     **dict.fromkeys(["dia", "hdia"], diagonals),
     "cdia": constants,
     **dict.fromkeys(["st_csr", "st_csr_f32", "st_csr_vi"], tiles),

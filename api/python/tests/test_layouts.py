@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 
 import layouts
 
@@ -22,6 +23,7 @@ MATRICES = {
     "hll_vi": "constant5:2500",
     "st_csr_f32": "constant5:2500",
     "st_csr_vi": "constant5:2500",
+    "chll": "complex p2:900",
     "hub_ell": "rmat:3000",
     "column_sweep": "rmat:3000",
     "cache_blocked": "uniform:3000",
@@ -36,6 +38,7 @@ VARIANTS = [
     "hll:hack=64,sort=all",
     "bhll:col=16,sort=512",
     "bhll:b=2",
+    "chll:col=16,sort=512",
     "hll_f32:col=16,sort=512",
     "hll_vi:col=16",
     "hll_du:sort=512",
@@ -74,7 +77,11 @@ def matrix(tmp_path_factory):
     def make(spec):
         if spec not in known:
             path = folder / f"{spec.replace(':', '-')}.mtx"
-            run("generate", spec, "-o", str(path))
+            run("generate", spec.removeprefix("complex "), "-o", str(path))
+            if spec.startswith("complex "):
+                # The real matrix that stands for a complex one.
+                block = [[1.0, -0.5], [0.5, 1.0]]
+                scipy.io.mmwrite(path, scipy.sparse.kron(scipy.io.mmread(path), block))
             known[spec] = path, scipy.io.mmread(path).tocsr()
         return known[spec]
 

@@ -7,6 +7,7 @@ use ellect_kernels::IMAGES;
 
 use super::*;
 use crate::analysis::Analysis;
+use crate::csr::{ComplexCsr, Csr};
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
@@ -257,8 +258,13 @@ fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) 
 /// Adds the products of layouts that the host converts from sample matrices.
 fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compared: &mut Compared) {
     let classes = ["stencil27", "elasticity", "circuit", "rmat", "links", "holstein_hubbard"];
-    for class in classes {
-        let csr = generate::by_name(class, 1500, 1).expect("a class").cast::<T>();
+    let named = |class| generate::by_name(class, 1500, 1).expect("a class");
+    let mut matrices: Vec<(&str, Csr<f64>)> =
+        classes.into_iter().map(|class| (class, named(class))).collect();
+    let complex = ComplexCsr::try_from(&named("p2")).expect("small");
+    matrices.push(("complex", complex.to_real()));
+    for (class, csr) in matrices {
+        let csr = csr.cast::<T>();
         let analysis = Analysis::of(&csr);
         let target = Target {
             device,
