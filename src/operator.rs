@@ -52,7 +52,7 @@ pub struct PreparedOperator<T: Scalar> {
     choice: Option<Box<Choice>>,
     location: Location<T>,
     /// Products with complex factors.
-    scratch: Scratch<T>,
+    scratch: Box<Scratch<T>>,
 }
 
 /// The memory that holds the layout.
@@ -145,7 +145,7 @@ impl<T: Scalar> PreparedOperator<T> {
             rounding: candidate.rounding(target),
             choice: None,
             location: Location::Gpu(Box::new(placed)),
-            scratch: Scratch::default(),
+            scratch: Box::default(),
         }))
     }
 
@@ -165,7 +165,7 @@ impl<T: Scalar> PreparedOperator<T> {
             rounding: candidate.rounding(target),
             choice: None,
             location,
-            scratch: Scratch::default(),
+            scratch: Box::default(),
         }
     }
 
