@@ -322,7 +322,7 @@ fn hermitian_matrices_share_one_layout_with_their_adjoint() {
     let mut y = [c(0.0, 0.0); 3];
     let stated = one.apply_adjoint(c(1.0, 0.0), &y.clone(), c(0.0, 0.0), &mut y);
     assert!(stated.expect_err("not prepared").to_string().contains("'transposed'"));
-    let short = one.apply(c(1.0, 0.0), &y[..2].to_vec(), c(0.0, 0.0), &mut y).expect_err("short");
+    let short = one.apply(c(1.0, 0.0), &[c(1.0, 0.0); 2], c(0.0, 0.0), &mut y).expect_err("short");
     assert!(short.to_string().contains("x has 2") || short.to_string().contains('3'), "{short}");
     let mut one = one;
     let few = one.update_values(&[c(1.0, 0.0)]).expect_err("5 entries").to_string();
