@@ -66,6 +66,13 @@ fn every_candidate_multiplies_right_on_the_gpu() {
         check_matrix(&gpu, &name, &csr, &part(&all, 2 * turn), &mut run);
         check_matrix(&gpu, &name, &csr.cast::<f32>(), &part(&all, 2 * turn + 1), &mut run);
     }
+    // Other formats are checked on other matrices.
+    let complex: Vec<Candidate> =
+        all.into_iter().filter(|candidate| candidate.format.figures_of.is_some()).collect();
+    for (turn, (name, csr)) in corpus::complex().into_iter().enumerate() {
+        check_matrix(&gpu, &name, &csr, &part(&complex, 2 * turn), &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &part(&complex, 2 * turn + 1), &mut run);
+    }
     println!("on {}, converted there or on the host:", gpu.profile().title);
     for (candidate, built) in &run {
         println!("{candidate}: {}", if *built { "there" } else { "on the host" });
