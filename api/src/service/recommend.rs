@@ -407,10 +407,14 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     let read_s = start.elapsed().as_secs_f64();
     service.metrics.stage("read", read_s);
     tracing::Span::current().record("read_s", read_s);
-    // A note of the reader is about the body, not the matrix.
-    let is_kept = options.mode == Mode::Rank && !options.measures() && notes.is_empty();
+    // A note of the reader is about the body, not the matrix. A body that was read in place has a
+    // hash of its own already, and another one would take longer than reading it.
+    let is_hashed = options.mode == Mode::Rank
+        && !options.measures()
+        && notes.is_empty()
+        && !matrix.is_in_place();
     let same =
-        is_kept.then(|| key(service, Matrix::Values(hash_of(csr, service.seed)), options, None));
+        is_hashed.then(|| key(service, Matrix::Values(hash_of(csr, service.seed)), options, None));
     if let Some(answer) = same.as_ref().and_then(|same| service.answers.get(same)) {
         keep_by_pattern(service, options, &answer);
         return Ok(answer);
@@ -461,13 +465,7 @@ fn keep_by_pattern(service: &Service, options: &Options, answer: &Arc<Answer>) {
 fn hash_of<T: Scalar>(csr: CsrRef<'_, T>, seed: u64) -> u128 {
     let of_values = || {
         let mut hash = Xxh3::with_seed(seed);
-        for values in csr.values().chunks(512) {
-            let mut bits = [[0; 8]; 512];
-            for (bits, value) in bits.iter_mut().zip(values) {
-                *bits = value.bits().to_le_bytes();
-            }
-            hash.update(bits[..values.len()].as_flattened());
-        }
+        hash.update(bytemuck::cast_slice(csr.values()));
         hash.digest128()
     };
     let of_pattern = || Fingerprint::of(csr.pattern());
