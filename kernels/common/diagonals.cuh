@@ -1,5 +1,5 @@
 // The product of a matrix stored by diagonals in hacks of `hack` rows (products/diagonals.cu,
-// products/diagonals_dot.cu).
+// products/diagonals_dot.cu, products/hdia_f32.cu).
 //
 // A thread processes two neighbouring rows of one hack, and `batch` diagonals at a time. Fill has
 // the value -0.0: it adds nothing to a sum, except that it yields NaN where x is not finite; such
@@ -53,9 +53,9 @@ __device__ __forceinline__ void neighbours(const T* x, uint32_t column, uint32_t
     for (int r = 0; r < rows; r++) near[r] = column + r < ncols ? gather(x + (column + r)) : T(0);
 }
 
-template <class T, int batch, bool masked, bool pairs>
+template <class T, class Value, int batch, bool masked, bool pairs>
 __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_t pitch, uint32_t count,
-                                         const int32_t* __restrict__ offsets, const T*& values,
+                                         const int32_t* __restrict__ offsets, const Value*& values,
                                          const T* __restrict__ x, T (&sums)[rows]) {
 #pragma unroll
     for (int r = 0; r < rows; r++) sums[r] = T(0);
@@ -63,12 +63,12 @@ __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_
 #pragma unroll 1
     for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * pitch) {
         // All loads of a batch are issued before the first result is used.
-        Pack<T> value[batch];
+        Pack<Value> value[batch];
         uint32_t column[batch];
         T near[batch][rows];
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            value[b] = d + b < count ? load(values + uint64_t(b) * pitch) : Pack<T>{};
+            value[b] = d + b < count ? load(values + uint64_t(b) * pitch) : Pack<Value>{};
 #pragma unroll
         for (int b = 0; b < batch; b++)
             column[b] = d + b < count ? first + uint32_t(__ldg(offsets + d + b)) : 0u - rows;
@@ -78,17 +78,17 @@ __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_
         for (int b = 0; b < batch; b++)
 #pragma unroll
             for (int r = 0; r < rows; r++)
-                if (!masked || !is_fill(value[b].at[r])) sums[r] += value[b].at[r] * near[b][r];
+                if (!masked || !is_fill(value[b].at[r])) sums[r] += T(value[b].at[r]) * near[b][r];
     }
 }
 
 // Calls put(row, sum) for the rows of a thread.
-template <class T, int batch, bool pairs, class Put>
+template <class T, class Value, int batch, bool pairs, class Put>
 __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32_t shift,
                                           uint32_t pitch, const uint32_t* __restrict__ narrow,
                                           const uint64_t* __restrict__ wide,
                                           const int32_t* __restrict__ offsets,
-                                          const T* values, const T* __restrict__ x,
+                                          const Value* values, const T* __restrict__ x,
                                           const Put& put) {
     await_previous();
     const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * rows;
@@ -99,13 +99,13 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
     values += start * pitch + r;
     offsets += start;
     T sums[rows];
-    sum_rows<T, batch, false, pairs>(first, ncols, pitch, count, offsets, values, x, sums);
+    sum_rows<T, Value, batch, false, pairs>(first, ncols, pitch, count, offsets, values, x, sums);
     bool finite = true;
 #pragma unroll
     for (int q = 0; q < rows; q++) finite &= sums[q] == sums[q];
     if (!finite) {
         values -= uint64_t((count + batch - 1) / batch * batch) * pitch;
-        sum_rows<T, 1, true, false>(first, ncols, pitch, count, offsets, values, x, sums);
+        sum_rows<T, Value, 1, true, false>(first, ncols, pitch, count, offsets, values, x, sums);
     }
 #pragma unroll
     for (int q = 0; q < rows; q++)

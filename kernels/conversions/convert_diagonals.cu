@@ -5,13 +5,7 @@
 // small_hack_offsets instead where a hack has at most 128 rows; fill_diagonals in blocks of 128
 // threads, one thread per row of the hacks. The number of rows of a hack is a multiple of 32, at
 // most 1,024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
-#include "common.cuh"
-
-constexpr uint32_t full = 0xffffffffu;
-constexpr int32_t none = 0x7fffffff;  // larger than any offset
-
-// Loads in flight at a time.
-constexpr int batch = 8;
+#include "fill_diagonals.cuh"
 
 // Maximum number of rows of a hack, and of offsets that are marked at a time with one bit each.
 template <bool small> constexpr uint32_t ROWS = small ? SMALL_HACK : 1024;
@@ -223,72 +217,6 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
     if (!offsets && threadIdx.x == 0) counts[h] = found;
 }
 
-// Writes the values of each hack, diagonal by diagonal, and fill (-0.0) where a row has no entry. A
-// warp processes 32 rows and `depth` diagonals at a time, on which a row has at most `depth`
-// entries. Entries are read along the rows, matched with the diagonals, and transposed in shared
-// memory.
-template <int depth, class T, class Offset>
-__device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, uint32_t hacks,
-                                               const Offset* __restrict__ row_ptr,
-                                               const uint32_t* __restrict__ col_idx,
-                                               const T* __restrict__ from, const uint32_t* narrow,
-                                               const uint64_t* wide,
-                                               const int32_t* __restrict__ offsets, T* values) {
-    constexpr int rows_a_part = 32 / depth;
-    __shared__ T tiles[4][depth][33];
-    __shared__ int32_t lists[4][depth];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint64_t first = (uint64_t(blockIdx.x) * 4 + warp) * 32, row = first + lane;
-    const uint32_t h = uint32_t(first / hack);
-    if (h >= hacks) return;
-    T (*const tile)[33] = tiles[warp];
-    int32_t* const list = lists[warp];
-    const uint64_t start = narrow ? narrow[h] : wide[h];
-    const uint32_t count = uint32_t((narrow ? narrow[h + 1] : wide[h + 1]) - start);
-    Offset at = row < nrows ? row_ptr[row] : 0;
-    const Offset end = row < nrows ? row_ptr[row + 1] : 0;
-    values += start * hack + first % hack + lane;
-    for (uint32_t c = 0; c < count; c += depth) {
-        if (lane < depth) list[lane] = c + lane < count ? offsets[start + c + lane] : none;
-#pragma unroll
-        for (int d = 0; d < depth; d++) tile[d][lane] = T(-0.0);
-        __syncwarp();
-        uint32_t taken = 0;
-        for (int part = 0; part < 32; part += batch * rows_a_part) {
-            int32_t offset[batch];
-            T value[batch];
-#pragma unroll
-            for (int b = 0; b < batch; b++) {
-                const uint32_t r = part + b * rows_a_part + lane / depth;
-                const Offset k = __shfl_sync(full, at, r) + lane % depth;
-                const bool is = k < __shfl_sync(full, end, r);
-                offset[b] = is ? int32_t(int64_t(col_idx[k]) - int64_t(first + r)) : -none;
-                value[b] = is ? from[k] : T(0);
-            }
-#pragma unroll
-            for (int b = 0; b < batch; b++) {
-                const uint32_t low = part + b * rows_a_part, r = low + lane / depth;
-                // The last of these diagonals that is not above the entry's.
-                uint32_t d = 0;
-#pragma unroll
-                for (int step = depth / 2; step > 0; step /= 2)
-                    if (list[d + step] <= offset[b]) d += step;
-                const bool is = list[d] == offset[b];
-                if (is) tile[d][r] = value[b] + T(0);
-                const uint32_t all = __ballot_sync(full, is);
-                if (lane >= low && lane < low + rows_a_part)
-                    taken = __popc(all >> ((lane - low) * depth % 32) & (full >> (32 - depth)));
-            }
-        }
-        at += taken;
-        __syncwarp();
-#pragma unroll 8
-        for (int d = 0; d < depth; d++)
-            if (c + d < count) values[uint64_t(c + d) * hack] = tile[d][lane];
-        __syncwarp();
-    }
-}
-
 #define DEPTHS(width, Offset)                                                                     \
     KERNELS(8, width, Offset)                                                                     \
     KERNELS(16, width, Offset)                                                                    \
@@ -312,8 +240,8 @@ __device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, ui
         uint32_t nrows, uint32_t hack, uint32_t hacks, const Offset* row_ptr,                     \
         const uint32_t* col_idx, const T* from, const uint32_t* narrow, const uint64_t* wide,     \
         const int32_t* offsets, T* values) {                                                      \
-        fill_diagonals<depth, T, Offset>(nrows, hack, hacks, row_ptr, col_idx, from, narrow,      \
-                                         wide, offsets, values);                                  \
+        fill_diagonals<depth, T, T, Offset>(nrows, hack, hacks, row_ptr, col_idx, from, narrow,   \
+                                            wide, offsets, values);                               \
     }
 DEPTHS(narrow, uint32_t)
 DEPTHS(wide, uint64_t)

@@ -10,7 +10,7 @@
         name(uint32_t nrows, uint32_t ncols, const uint32_t* narrow, const uint64_t* wide,        \
              const uint32_t* bases, const uint32_t* order, const Column* columns,                 \
              const T* values, const T* x, T* y, T alpha, T beta) {                                \
-        blocks<T, Column, b, batch>(                                                              \
+        blocks<T, T, Column, b, batch>(                                                           \
             nrows, ncols, narrow, wide, bases, order, columns, values, x,                         \
             [&](uint64_t row, T sum) { store(y + row, alpha, sum, beta); });                      \
     }

@@ -12,8 +12,9 @@
              const T* values, const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,     \
              double* parts, T* w, T gamma) {                                                      \
         Dots<T> dots(x, y, alpha, beta, z, wanted, w, gamma);                                     \
-        blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
-                                    [&](uint64_t row, T sum) { dots.put(row, sum); });            \
+        blocks<T, T, Column, b, batch>(                                                           \
+            nrows, ncols, narrow, wide, bases, order, columns, values, x,                         \
+            [&](uint64_t row, T sum) { dots.put(row, sum); });                                    \
         dots.template finish<128>(parts);                                                         \
     }
 // Slots per batch and blocks per processor, as in bhll.cu.

@@ -9,7 +9,7 @@
         name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
              const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
              const T* values, const T* x, T* y, T alpha, T beta) {                                \
-        diagonals<T, batch, pairs>(                                                               \
+        diagonals<T, T, batch, pairs>(                                                            \
             nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,                         \
             [&](uint64_t row, T sum) { store(y + row, alpha, sum, beta); });                      \
     }

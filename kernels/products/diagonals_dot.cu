@@ -13,8 +13,9 @@
              const T* values, const T* x, T* y, T alpha, T beta, const T* z, uint32_t wanted,     \
              double* parts, T* w, T gamma) {                                                      \
         Dots<T> dots(x, y, alpha, beta, z, wanted, w, gamma);                                     \
-        diagonals<T, batch, pairs>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,  \
-                                   [&](uint64_t row, T sum) { dots.put(row, sum); });             \
+        diagonals<T, T, batch, pairs>(                                                            \
+            nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,                         \
+            [&](uint64_t row, T sum) { dots.put(row, sum); });                                    \
         dots.template finish<256>(parts);                                                         \
     }
 KERNEL(diagonals_dot_f64, double, 7, 4, false)

@@ -18,6 +18,8 @@ MATRICES = {
     "cdia": "constant5:2500",
     "dia": "constant5:2500",
     "hdia": "constant5:2500",
+    "hdia_f32": "constant5:2500",
+    "bhll_f32": "rounded elasticity:900",
     "csr_f32": "constant5:2500",
     "hll_f32": "constant5:2500",
     "hll_vi": "constant5:2500",
@@ -38,6 +40,7 @@ VARIANTS = [
     "hll:hack=64,sort=all",
     "bhll:col=16,sort=512",
     "bhll:b=2",
+    "bhll_f32:col=16,sort=512",
     "chll:col=16,sort=512",
     "hll_f32:col=16,sort=512",
     "hll_vi:col=16",
@@ -77,11 +80,16 @@ def matrix(tmp_path_factory):
     def make(spec):
         if spec not in known:
             path = folder / f"{spec.replace(':', '-')}.mtx"
-            run("generate", spec.removeprefix("complex "), "-o", str(path))
-            if spec.startswith("complex "):
+            kind, _, generated = spec.rpartition(" ")
+            run("generate", generated, "-o", str(path))
+            if kind == "complex":
                 # The real matrix that stands for a complex one.
                 block = [[1.0, -0.5], [0.5, 1.0]]
                 scipy.io.mmwrite(path, scipy.sparse.kron(scipy.io.mmread(path), block))
+            elif kind == "rounded":
+                # Values that f32 holds.
+                stored = scipy.io.mmread(path)
+                scipy.io.mmwrite(path, stored.astype(np.float32).astype(np.float64), precision=17)
             known[spec] = path, scipy.io.mmread(path).tocsr()
         return known[spec]
 

@@ -16,6 +16,7 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
+use super::narrow::AsGiven;
 use super::{Launch, Params, Refusal, Storage, Target, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
@@ -41,7 +42,7 @@ impl Storage for DiaFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        diagonals::work(analysis, target, rows(analysis))
+        diagonals::work(analysis, target, rows(analysis), target.precision.bytes())
     }
 
     fn convert<T: Scalar>(
@@ -50,7 +51,7 @@ impl Storage for DiaFormat {
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
-        DiagonalLayout::new(csr, analysis, rows(analysis))
+        DiagonalLayout::new(csr, analysis, rows(analysis), (diagonals::KERNEL, AsGiven))
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {

@@ -1,9 +1,13 @@
-//! Layouts stored by diagonals: dia, which has one hack of all rows, and hdia.
+//! Layouts stored by diagonals: dia, which has one hack of all rows, hdia and hdia_f32.
 
 use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
 use super::many::{self, BlockProduct, XBlock, YBlock};
+use super::narrow::{
+    self, AsGiven, Keep,
+    gpu::{NARROWED, Search},
+};
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target,
@@ -18,7 +22,7 @@ use ellect_kernels::shared;
 
 /// The diagonals of each hack of rows; every diagonal has a place for each row of the hack.
 #[derive(Debug)]
-pub struct DiagonalLayout<T> {
+pub struct DiagonalLayout<T: Scalar, K: Keep = AsGiven> {
     nrows: usize,
     ncols: usize,
     /// Rows of a hack: an even number.
@@ -28,13 +32,19 @@ pub struct DiagonalLayout<T> {
     /// Offset `j - i` of each diagonal, in ascending order within a hack.
     offsets: Vec<i32>,
     /// Diagonal `d` of the layout has row `r` of its hack at slot `d * hack + r`.
-    values: Vec<T>,
+    values: Vec<K::Of<T>>,
+    keep: K,
+    /// The image and the kernel of a product, without the precision.
+    kernel: &'static str,
     parts: Vec<usize>,
     /// Blocks of x in products with several vectors.
     scratch: Scratch<T>,
 }
 
-/// The work of diagonals in hacks of `hack` rows.
+/// The image of the kernels that multiply values as they are given.
+pub(super) const KERNEL: &str = "diagonals";
+
+/// The work of diagonals in hacks of `hack` rows, whose values take `value_bytes` each.
 ///
 /// # Errors
 /// [`Refusal`] where there is too much fill, or 32-bit offsets do not suffice.
@@ -42,6 +52,7 @@ pub(super) fn work(
     analysis: &Analysis<'_>,
     target: &Target<'_>,
     hack: usize,
+    value_bytes: usize,
 ) -> Result<Work, Refusal> {
     let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
@@ -59,9 +70,9 @@ pub(super) fn work(
     }
     let diagonals = analysis.n_diagonals(hack);
     let slots = diagonals * hack as u64;
-    let w = target.precision.bytes() as u64;
+    let (w, value_bytes) = (target.precision.bytes() as u64, value_bytes as u64);
     let pointers = (nrows.div_ceil(hack) + 1) * Offsets::width(diagonals as usize);
-    let bytes = pointers as u64 + 4 * diagonals + w * slots;
+    let bytes = pointers as u64 + 4 * diagonals + value_bytes * slots;
     // A warp reads 32 neighbouring elements that may start anywhere in a sector.
     let sectors_a_step = w as f64 + 1.0 - w as f64 / 32.0;
     let steps = diagonals * hack.div_ceil(WARP) as u64;
@@ -78,7 +89,7 @@ pub(super) fn work(
     })
 }
 
-impl<T: Scalar> DiagonalLayout<T> {
+impl<T: Scalar, K: Keep> DiagonalLayout<T, K> {
     /// Converts with one pass to find the diagonals and one to place the entries, in parallel over
     /// hacks.
     ///
@@ -88,6 +99,7 @@ impl<T: Scalar> DiagonalLayout<T> {
         csr: CsrRef<'_, T>,
         analysis: &Analysis<'_>,
         hack: usize,
+        (kernel, keep): (&'static str, K),
     ) -> Result<Self, Refusal> {
         let lists = analysis.hack_offsets(hack);
         let mut hack_ptr = vec![0];
@@ -96,13 +108,23 @@ impl<T: Scalar> DiagonalLayout<T> {
         }
         let offsets: Vec<i32> = lists.into_iter().flatten().map(|offset| offset as i32).collect();
         fill_marker::check("its diagonals", offsets.len() as u128 * hack as u128, csr.nnz())?;
-        let values = vec![T::ZERO; offsets.len() * hack];
+        let values = vec![K::Of::<T>::ZERO; offsets.len() * hack];
         let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
         let hack_ptr = Offsets::new(&hack_ptr);
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
         let scratch = Scratch::default();
-        let mut layout =
-            DiagonalLayout { nrows, ncols, hack, hack_ptr, offsets, values, parts, scratch };
+        let mut layout = DiagonalLayout {
+            nrows,
+            ncols,
+            hack,
+            hack_ptr,
+            offsets,
+            values,
+            keep,
+            kernel,
+            parts,
+            scratch,
+        };
         layout.over_hacks(|rows, offsets, values| {
             values.fill(fill_marker::fill());
             for (r, row) in rows.enumerate() {
@@ -113,7 +135,7 @@ impl<T: Scalar> DiagonalLayout<T> {
                     while offsets[d] != offset {
                         d += 1;
                     }
-                    values[d * hack + r] = fill_marker::entry(entry);
+                    values[d * hack + r] = K::store(fill_marker::entry(entry));
                 }
             }
         });
@@ -121,7 +143,7 @@ impl<T: Scalar> DiagonalLayout<T> {
     }
 
     /// Calls `f` with the rows, the offsets and the slots of each hack, in parallel.
-    fn over_hacks(&mut self, f: impl Fn(Range<usize>, &[i32], &mut [T]) + Sync) {
+    fn over_hacks(&mut self, f: impl Fn(Range<usize>, &[i32], &mut [K::Of<T>]) + Sync) {
         let ptr = self.hack_ptr.to_vec();
         let cuts: Vec<usize> = ptr.iter().map(|d| d * self.hack).collect();
         let (hack, nrows, offsets) = (self.hack, self.nrows, &self.offsets);
@@ -139,7 +161,7 @@ impl<T: Scalar> DiagonalLayout<T> {
     /// Column and value of the entries of row `i`.
     fn entries(&self, i: usize) -> impl Iterator<Item = (u32, T)> {
         self.diagonals(i / self.hack)
-            .map(move |d| (d, self.values[d * self.hack + i % self.hack]))
+            .map(move |d| (d, K::load::<T>(self.values[d * self.hack + i % self.hack])))
             .filter(|(_, value)| !value.is_negative_zero())
             .map(move |(d, value)| ((i as i64 + i64::from(self.offsets[d])) as u32, value))
     }
@@ -156,7 +178,7 @@ impl<T: Scalar> DiagonalLayout<T> {
             let (first, within, values) = self.diagonal(h, d, &rows);
             let x = &x[first..][..values.len()];
             for ((sum, &value), &x) in sums[within..].iter_mut().zip(values).zip(x) {
-                *sum += product(value, x);
+                *sum += product(K::load(value), x);
             }
         }
     }
@@ -164,7 +186,7 @@ impl<T: Scalar> DiagonalLayout<T> {
     /// The part of diagonal `d` in `rows`, which lie in hack `h`: its first column, its first row
     /// counted from those, and its values.
     #[inline(always)]
-    fn diagonal(&self, h: usize, d: usize, rows: &Range<usize>) -> (usize, usize, &[T]) {
+    fn diagonal(&self, h: usize, d: usize, rows: &Range<usize>) -> (usize, usize, &[K::Of<T>]) {
         let offset = self.offsets[d] as isize;
         let start = rows.start.max(offset.min(0).unsigned_abs());
         let end = rows.end.min(self.ncols.saturating_add_signed(-offset));
@@ -190,7 +212,7 @@ impl<T: Scalar> DiagonalLayout<T> {
             let (first, within, values) = self.diagonal(h, d, &rows);
             for ((sums, &value), j) in sums[within..].iter_mut().zip(values).zip(first..) {
                 if let Some(x) = x.row(j) {
-                    many::add(sums, x, |x| product(value, x));
+                    many::add(sums, x, |x| product(K::load(value), x));
                 }
             }
         }
@@ -200,7 +222,7 @@ impl<T: Scalar> DiagonalLayout<T> {
 /// Rows whose sums stay in the L1 cache while the diagonals of their hack pass.
 const FEW: usize = 32;
 
-impl<T: Scalar> BlockProduct<T> for DiagonalLayout<T> {
+impl<T: Scalar, K: Keep> BlockProduct<T> for DiagonalLayout<T, K> {
     fn block<const B: usize>(&self, x: XBlock<'_, T>, (alpha, beta): (T, T), y: YBlock<'_, T, B>) {
         y.over_parts(&self.parts, &|part, mut y| {
             let mut start = part.start;
@@ -224,7 +246,7 @@ impl<T: Scalar> BlockProduct<T> for DiagonalLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
+impl<T: Scalar, K: Keep> Layout<T> for DiagonalLayout<T, K> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         par::over_parts(&self.parts, y, &|part, y| {
             let mut buffer = [T::ZERO; BLOCK];
@@ -264,12 +286,20 @@ impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
             for slots in slots.chunks_exact_mut(hack) {
                 for (slot, next) in slots.iter_mut().zip(&mut next) {
                     if !slot.is_negative_zero() {
-                        *slot = fill_marker::entry(values[*next]);
+                        *slot = K::store(fill_marker::entry(values[*next]));
                         *next += 1;
                     }
                 }
             }
         });
+    }
+
+    fn limits_values(&self) -> bool {
+        self.keep.limits()
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.keep.check(values, |k| narrow::row_of(&self.row_ptr(), k))
     }
 
     fn to_csr(&self) -> Csr<T> {
@@ -288,26 +318,26 @@ impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
         let offsets = arrays.add("offsets", "column less row of each diagonal", &self.offsets);
         arrays.number("hack", "rows of a hack", self.hack);
         let shape = [self.nrows, self.ncols, self.hack];
-        let launch = product(shape, starts, offsets, values, T::PRECISION);
+        let launch = product(shape, starts, [offsets, values], (self.kernel, T::PRECISION));
         Some(arrays.on_device(values, vec![launch]))
     }
 }
 
-/// The launch of one product; `shape` holds rows, columns and rows per hack.
+/// The launch of one product; `shape` holds rows, columns and rows per hack, `diagonals` offsets and
+/// values.
 fn product(
     shape: [usize; 3],
     starts: [Arg; 2],
-    offsets: Arg,
-    values: Arg,
-    precision: Precision,
+    diagonals: [Arg; 2],
+    (kernel, precision): (&'static str, Precision),
 ) -> Launch {
     let [nrows, ncols, hack] = shape;
     let shift = if hack.is_power_of_two() { hack.trailing_zeros() } else { u32::BITS };
     let sizes = [nrows as u32, ncols as u32, shift, hack as u32].map(Arg::U32);
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
-    let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();
-    let kernel = format!("diagonals_{precision}");
-    Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
+    let args = sizes.into_iter().chain(starts).chain(diagonals).chain(vectors).collect();
+    let name = format!("{kernel}_{precision}");
+    Launch::over(kernel, name, nrows.div_ceil(2) as u64, 256, args)
 }
 
 /// The launch that also computes dot products of y: see [`super::Storage::with_dots`].
@@ -319,11 +349,13 @@ pub(super) fn with_dots(one: &Launch) -> Option<Launch> {
 /// The maximum number of rows of a small hack.
 const SMALL: usize = shared("SMALL_HACK") as usize;
 
-/// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
+/// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`]. With `search`, values
+/// are stored in f32 once it has found that f32 holds them.
 pub(super) fn build(
     converter: &mut dyn GpuConverter,
     target: &Target<'_>,
     hack: usize,
+    (kernel, search): (&'static str, Option<Search>),
 ) -> Result<GpuLayout, Stop> {
     let matrix = converter.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
@@ -348,9 +380,12 @@ pub(super) fn build(
         Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
     };
     converter.launch(&find([NULL, NULL], NULL))?;
-    let starts = converter.starts(counts, 1, hacks + 1)?;
+    let starts = converter.starts(counts, 1, hacks + 1);
+    // The host checks values first, and the GPU states the same reason.
+    search.iter().try_for_each(|search| search.end(converter))?;
+    let starts = starts?;
     let slots = fill_marker::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
-    let value_bytes = target.precision.bytes() as u64;
+    let value_bytes = search.as_ref().map_or(target.precision, |_| Precision::F32).bytes() as u64;
     target.check_bytes(slots * value_bytes + 4 * starts.total)?;
     let offsets = converter.array(4 * starts.total)?;
     let values = converter.array(slots * value_bytes)?;
@@ -359,10 +394,16 @@ pub(super) fn build(
     let sizes = [nrows, hack, hacks].map(|size| Arg::U32(size as u32));
     let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
     let args = sizes.into_iter().chain(from).chain(starts.args).chain([offsets, values]).collect();
-    let kernel = format!("fill_diagonals{depth}_{}_{}", matrix.offset_name(), target.precision);
-    let fill = Launch::over("convert_diagonals", kernel, (hacks * hack) as u64, 128, args);
+    let stem = format!("fill_diagonals{depth}_{}", matrix.offset_name());
+    let (image, name) = match search {
+        Some(_) => ("convert_hdia_f32", format!("{stem}_{NARROWED}")),
+        None => ("convert_diagonals", format!("{stem}_{}", target.precision)),
+    };
+    let fill = Launch::over(image, name, (hacks * hack) as u64, 128, args);
     converter.launch(&fill)?;
+    let check = search.map(|search| search.check(converter)).transpose()?;
     let shape = [nrows, ncols, hack];
-    let launches = vec![product(shape, starts.args, offsets, values, target.precision)];
-    Ok(GpuLayout { launches, update: vec![fill], ..GpuLayout::default() })
+    let kernel = (kernel, target.precision);
+    let launches = vec![product(shape, starts.args, [offsets, values], kernel)];
+    Ok(GpuLayout { launches, update: vec![fill], check, ..GpuLayout::default() })
 }

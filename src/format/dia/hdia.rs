@@ -15,6 +15,7 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
+use super::narrow::AsGiven;
 use super::{
     GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
 };
@@ -55,7 +56,7 @@ impl Storage for HdiaFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        diagonals::work(analysis, target, params.int("hack"))
+        diagonals::work(analysis, target, params.int("hack"), target.precision.bytes())
     }
 
     fn convert<T: Scalar>(
@@ -64,7 +65,7 @@ impl Storage for HdiaFormat {
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
-        DiagonalLayout::new(csr, analysis, params.int("hack"))
+        DiagonalLayout::new(csr, analysis, params.int("hack"), (diagonals::KERNEL, AsGiven))
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {
@@ -76,6 +77,6 @@ impl Storage for HdiaFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
-        diagonals::build(converter, target, params.int("hack"))
+        diagonals::build(converter, target, params.int("hack"), (diagonals::KERNEL, None))
     }
 }

@@ -5,17 +5,23 @@ use crate::analysis::Sort;
 use crate::format::gpu::convert::{self, SliceOffsets};
 use crate::format::gpu::launch::NULL;
 use crate::format::gpu::small::{FoundHacks, HackShape, SmallHacks, is_small};
+use crate::format::narrow::gpu::{NARROWED, Search};
 use crate::format::row_order::WARP;
 use crate::format::sliced::{SliceProduct, check_span};
-use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target, fill_marker};
+use crate::format::{
+    Arg, Basis, GpuConverter, GpuLayout, Launch, Matrix, Params, Stop, Target, fill_marker,
+};
 use crate::scalar::Precision;
+
+/// The image of the conversion.
+const CONVERT: &str = "convert_blocks";
 
 /// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.
 pub(super) fn product(
     arrays: SliceProduct,
     shape: [usize; 2],
     b: usize,
-    precision: Precision,
+    (image, precision): (&'static str, Precision),
 ) -> Launch {
     let SliceProduct { starts, base, scatter, columns, values } = arrays;
     let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
@@ -24,48 +30,67 @@ pub(super) fn product(
     args.extend(values);
     args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
     let bits = if base == NULL { 32 } else { 16 };
-    let kernel = format!("bhll_b{b}_c{bits}_{precision}");
+    let kernel = format!("{image}_b{b}_c{bits}_{precision}");
     let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
-    Launch::over("bhll", kernel, lanes as u64, 128, args)
+    Launch::over(image, kernel, lanes as u64, 128, args)
 }
 
-/// Converts on a GPU, with block rows in `sort` order: see [`super::Storage::build`].
-pub(super) fn build(
+/// Converts on a GPU: see [`super::Storage::build`]. With `search`, values are stored in f32 once it has
+/// found that f32 holds them.
+pub(in crate::format) fn build(
     converter: &mut dyn GpuConverter,
+    params: &Params,
     target: &Target<'_>,
-    b: usize,
-    sort: Sort,
-    narrow: bool,
+    (image, search): (&'static str, Option<Search>),
 ) -> Result<GpuLayout, Stop> {
+    let (b, sort, narrow) = (params.int("b"), super::sort(params), params.int("col") == 16);
     let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
-    let hacks = BlockHacks::find(converter, b, sort, narrow)?;
+    super::check_rows(nrows)?;
+    if super::movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
+        return Err(Stop::OnHost);
+    }
+    let hacks = BlockHacks::find(converter, b, sort, narrow);
+    // The host checks values first, and the GPU states the same reason.
+    search.iter().try_for_each(|search| search.end(converter))?;
+    let hacks = hacks?;
     let BlockHacks { order, base, starts, widest } = hacks;
     let slots = starts.total * HACK as u64;
     let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
     check_span(widest)?;
     let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
-    let value_bytes = target.precision.bytes() as u64;
+    let value_bytes = search.as_ref().map_or(target.precision, |_| Precision::F32).bytes() as u64;
     let bytes = [slots * column_bytes, entries * value_bytes];
     target.check_bytes(bytes.iter().sum())?;
     let [columns, values] = convert::arrays(converter, bytes)?;
-    let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
+    let stem = format!("fill_blocks_b{b}_c{bits}");
+    let (fills, kernel) = match search {
+        Some(_) => ("convert_bhll_f32", format!("{stem}_{NARROWED}")),
+        None => (CONVERT, format!("{stem}_{}", target.precision)),
+    };
     let launch = |columns: Arg| {
         let mut args = vec![Arg::U32(nrows as u32)];
         args.extend(starts.args);
         args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
-        step(nrows.div_ceil(b), kernel.clone(), WARP as u32, args)
+        step(fills, nrows.div_ceil(b), kernel.clone(), WARP as u32, args)
     };
     converter.launch(&launch(columns))?;
     let arrays =
         SliceProduct { starts: starts.args, base, scatter: order, columns, values: vec![values] };
-    let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
-    Ok(GpuLayout { launches, update: vec![launch(NULL)], ..GpuLayout::default() })
+    let launches = vec![product(arrays, [nrows, ncols], b, (image, target.precision))];
+    let check = search.map(|search| search.check(converter)).transpose()?;
+    Ok(GpuLayout { launches, update: vec![launch(NULL)], check, ..GpuLayout::default() })
 }
 
 /// A launch over `block_rows` block rows, in whole hacks.
-fn step(block_rows: usize, kernel: String, block: u32, args: Vec<Arg>) -> Launch {
+fn step(
+    image: &'static str,
+    block_rows: usize,
+    kernel: String,
+    block: u32,
+    args: Vec<Arg>,
+) -> Launch {
     let lanes = block_rows.next_multiple_of(HACK) as u64;
-    Launch::over("convert_blocks", kernel, lanes, block, args)
+    Launch::over(image, kernel, lanes, block, args)
 }
 
 /// Hacks of block rows.
@@ -102,7 +127,13 @@ impl BlockHacks {
         let longest = converter.number()?;
         let rows = Arg::U32(matrix.nrows as u32);
         let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
-        converter.launch(&step(block_rows, format!("block_lengths_b{b}"), WARP as u32, args))?;
+        converter.launch(&step(
+            CONVERT,
+            block_rows,
+            format!("block_lengths_b{b}"),
+            WARP as u32,
+            args,
+        ))?;
         let shape = HackShape { rows: block_rows, hack: HACK, run: 1, each: 1, sort, narrow };
         let small = if is_small(&matrix) { SmallHacks::new(converter, &shape)? } else { None };
         let Some(small) = small else {
@@ -137,7 +168,7 @@ impl BlockHacks {
             let base = converter.array(4 * hacks as u64)?;
             let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
             let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
-            converter.launch(&step(block_rows, "block_spans".to_string(), 256, args))?;
+            converter.launch(&step(CONVERT, block_rows, "block_spans".to_string(), 256, args))?;
             base
         } else {
             NULL

@@ -1,4 +1,4 @@
-//! The arrays of BHLL, and its product on a host.
+//! The arrays of BHLL and BHLL-F32, and their product on a host.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use crate::csr::{Csr, CsrRef, accumulate};
 use crate::dense::{DenseMut, DenseRef};
 use crate::format::gpu::launch::{Arrays, NULL};
 use crate::format::many::{self, BlockProduct, XBlock, YBlock};
+use crate::format::narrow::{self, AsGiven, Keep};
 use crate::format::row_order::Column;
 use crate::format::sliced::{SliceProduct, check_spans};
 use crate::format::{Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store};
@@ -21,7 +22,7 @@ const LARGEST: usize = 6;
 
 /// The blocks of a matrix, stored hack by hack.
 #[derive(Debug)]
-pub struct BhllLayout<T> {
+pub struct BhllLayout<T: Scalar, K: Keep = AsGiven> {
     nrows: usize,
     ncols: usize,
     b: usize,
@@ -29,7 +30,10 @@ pub struct BhllLayout<T> {
     hack_ptr: Offsets,
     columns: BlockColumns,
     /// Element `e` of the block of lane `l` in slot `s` is at `(s * b * b + e) * HACK + l`.
-    values: Vec<T>,
+    values: Vec<K::Of<T>>,
+    keep: K,
+    /// The image and the kernel of a product, without block, columns and precision.
+    kernel: &'static str,
     order: BlockRowOrder,
     /// Bounds, in hacks, of the parts that threads process.
     parts: Vec<usize>,
@@ -125,8 +129,13 @@ impl StoredBlocks<'_> {
     }
 
     /// Values of all slots, those of hack `h` at `bounds[h]..bounds[h + 1]`.
-    fn values<T: Scalar>(&self, csr: CsrRef<'_, T>, b: usize, bounds: &[usize]) -> Vec<T> {
-        let mut values = vec![T::ZERO; bounds[bounds.len() - 1]];
+    fn values<T: Scalar, K: Keep>(
+        &self,
+        csr: CsrRef<'_, T>,
+        b: usize,
+        bounds: &[usize],
+    ) -> Vec<K::Of<T>> {
+        let mut values = vec![K::Of::<T>::ZERO; bounds[bounds.len() - 1]];
         par::for_each(&mut par::slices_mut(&mut values, bounds), 1, |h, values| {
             values.fill(fill_marker::fill());
             for (l, block_row) in self.lanes(h) {
@@ -139,7 +148,8 @@ impl StoredBlocks<'_> {
                             slot += 1;
                         }
                         let element = p * b + column as usize % b;
-                        values[(slot * b * b + element) * HACK + l] = fill_marker::entry(entry);
+                        values[(slot * b * b + element) * HACK + l] =
+                            K::store(fill_marker::entry(entry));
                     }
                 }
             }
@@ -148,11 +158,12 @@ impl StoredBlocks<'_> {
     }
 }
 
-impl<T: Scalar> BhllLayout<T> {
+impl<T: Scalar, K: Keep> BhllLayout<T, K> {
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         blocks: &Blocks,
         plan: &BlockPlan,
+        (kernel, keep): (&'static str, K),
     ) -> Result<Self, Refusal> {
         let blocks = Analysis::new(blocks.pattern());
         let b = plan.b;
@@ -170,7 +181,9 @@ impl<T: Scalar> BhllLayout<T> {
             ncols: csr.ncols(),
             b,
             columns: stored.columns(plan)?,
-            values: stored.values(csr, b, &bounds),
+            values: stored.values::<T, K>(csr, b, &bounds),
+            keep,
+            kernel,
             order: BlockRowOrder::of(order.clone(), plan),
             hack_ptr: Offsets::new(&hack_ptr),
             parts,
@@ -228,7 +241,7 @@ impl<T: Scalar> BhllLayout<T> {
             .map_while(move |slot| Some((slot, self.column(h, slot * HACK + l)?)))
             .flat_map(move |(slot, column)| {
                 (0..b).map(move |q| {
-                    let value = self.values[(slot * b * b + p * b + q) * HACK + l];
+                    let value = K::load::<T>(self.values[(slot * b * b + p * b + q) * HACK + l]);
                     ((column as usize * b + q) as u32, value)
                 })
             })
@@ -273,7 +286,7 @@ impl<T: Scalar> BhllLayout<T> {
             for (element, values) in block.chunks_exact(HACK).enumerate() {
                 let (sums, near) = (&mut sums[element / B], &near[element % B]);
                 for l in 0..HACK {
-                    sums[l] += product(values[l], near[l]);
+                    sums[l] += product(K::load(values[l]), near[l]);
                 }
             }
         }
@@ -301,7 +314,7 @@ impl<T: Scalar> BhllLayout<T> {
                     // The block may end past the last column.
                     let Some(x) = x.row(column as usize * B + q) else { break };
                     for (p, sums) in sums.iter_mut().enumerate() {
-                        let value = block[(p * B + q) * HACK + l];
+                        let value = K::load(block[(p * B + q) * HACK + l]);
                         many::add(sums, x, |x| product(value, x));
                     }
                 }
@@ -355,7 +368,7 @@ impl<T: Scalar> BhllLayout<T> {
     }
 }
 
-impl<T: Scalar> BlockProduct<T> for BhllLayout<T> {
+impl<T: Scalar, K: Keep> BlockProduct<T> for BhllLayout<T, K> {
     fn block<const C: usize>(&self, x: XBlock<'_, T>, factors: (T, T), y: YBlock<'_, T, C>) {
         match self.b {
             2 => self.multiply_block::<2, C>(x, factors, y),
@@ -367,7 +380,7 @@ impl<T: Scalar> BlockProduct<T> for BhllLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for BhllLayout<T> {
+impl<T: Scalar, K: Keep> Layout<T> for BhllLayout<T, K> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         match self.b {
             2 => self.product::<2>(alpha, x, beta, y),
@@ -411,7 +424,7 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
                         for q in 0..b {
                             let value = &mut block[((row - first) * b + q) * HACK + l];
                             if !value.is_negative_zero() {
-                                *value = fill_marker::entry(values[next]);
+                                *value = K::store(fill_marker::entry(values[next]));
                                 next += 1;
                             }
                         }
@@ -420,6 +433,14 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
             }
         });
         self.values = slots;
+    }
+
+    fn limits_values(&self) -> bool {
+        self.keep.limits()
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.keep.check(values, |k| narrow::row_of(&self.row_ptr(), k))
     }
 
     fn to_csr(&self) -> Csr<T> {
@@ -473,7 +494,8 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
         let values = arrays.add_values("values", of_values, &self.values);
         arrays.number("b", "rows and columns of a block", self.b);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
-        let launch = gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
+        let kernel = (self.kernel, T::PRECISION);
+        let launch = gpu::product(product, [self.nrows, self.ncols], self.b, kernel);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

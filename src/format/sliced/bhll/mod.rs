@@ -25,11 +25,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::many::LARGEST_BLOCK;
+use super::narrow::{AsGiven, Keep};
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
-    Basis, GpuConverter, GpuLayout, Launch, Matrix, Offsets, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work, fill_marker,
+    Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, fill_marker,
 };
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::CsrRef;
@@ -37,11 +38,39 @@ use crate::scalar::Scalar;
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
+pub(super) use gpu::build as build_with;
 pub use layout::BhllLayout;
 
 /// See the module.
 #[derive(Debug)]
 pub struct BhllFormat;
+
+/// The parameter `b`.
+pub(super) const B: Param = Param {
+    name: "b",
+    doc: "number of rows and columns of a block",
+    values: &[Value::Int(3), Value::Int(2), Value::Int(4), Value::Int(5), Value::Int(6)],
+    gpu: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
+    host: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
+};
+
+/// The parameter `sort`.
+pub(super) const SORT: Param = Param {
+    name: "sort",
+    doc: "window of block rows sorted by descending length (rIdx)",
+    values: &[Value::Word("none"), Value::Int(512)],
+    gpu: &[Value::Word("none"), Value::Int(512)],
+    host: &[Value::Word("none"), Value::Int(512)],
+};
+
+/// The parameter `col`.
+pub(super) const COL: Param = Param {
+    name: "col",
+    doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
+    values: &[Value::Int(32), Value::Int(16)],
+    gpu: &[Value::Int(32), Value::Int(16)],
+    host: &[Value::Int(32)],
+};
 
 /// Block rows of a hack: one per lane.
 const HACK: usize = WARP;
@@ -55,29 +84,7 @@ impl Storage for BhllFormat {
     const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
         dense blocks";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
-    const PARAMS: &'static [Param] = &[
-        Param {
-            name: "b",
-            doc: "number of rows and columns of a block",
-            values: &[Value::Int(3), Value::Int(2), Value::Int(4), Value::Int(5), Value::Int(6)],
-            gpu: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
-            host: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
-        },
-        Param {
-            name: "sort",
-            doc: "window of block rows sorted by descending length (rIdx)",
-            values: &[Value::Word("none"), Value::Int(512)],
-            gpu: &[Value::Word("none"), Value::Int(512)],
-            host: &[Value::Word("none"), Value::Int(512)],
-        },
-        Param {
-            name: "col",
-            doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
-            values: &[Value::Int(32), Value::Int(16)],
-            gpu: &[Value::Int(32), Value::Int(16)],
-            host: &[Value::Int(32)],
-        },
-    ];
+    const PARAMS: &'static [Param] = &[B, SORT, COL];
 
     type Layout<T: Scalar> = BhllLayout<T>;
 
@@ -86,54 +93,7 @@ impl Storage for BhllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let b = params.int("b");
-        let pattern = analysis.pattern();
-        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
-        check_rows(pattern.nrows())?;
-        let full = analysis.block_fill(b);
-        if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
-            return Err(Refusal::new(format!(
-                "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
-                100.0 * full
-            )));
-        }
-        let plan = BlockPlan::new(analysis, params, target);
-        let some = analysis.some_blocks(b);
-        let block_analysis = Analysis::new(some.blocks.pattern());
-        let slots = (some.scale * block_analysis.slots(HACK, plan.sort) as f64) as u64;
-        let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
-        let entries =
-            fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
-        let w = target.precision.bytes() as u64;
-        let column_bytes = match plan.narrow {
-            true => {
-                plan.check_spans(analysis, &block_analysis)?;
-                2 * slots + 4 * n_hacks
-            }
-            false => 4 * slots,
-        };
-        let order_bytes = plan.order_bytes(pattern.nrows());
-        let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
-        let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
-        let bytes = pointers + column_bytes + w * entries + order_bytes;
-        let across = Walk::Rows { threads: 1, sort: Sort::None };
-        Ok(Work {
-            layout_bytes: bytes,
-            stream_bytes: bytes - if scatters { 0 } else { order_bytes },
-            entries,
-            // With one lane per block row, a lane requests `b` elements per block; with one lane
-            // per row it requests one element per entry. But rows of a block request the same
-            // elements.
-            x_sectors: analysis.x_sectors(across, target.precision),
-            x_loaded: analysis.x_loaded(across, target),
-            scattered_rows: if scatters { nrows } else { 0 },
-            steps: slots / HACK as u64,
-            lanes: nrows,
-            launches: 1,
-            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
-            sorted_keys: if plan.sort == Sort::None { 0 } else { nrows / b as u64 },
-            ..Work::default()
-        })
+        work_with(analysis, params, target, target.precision.bytes())
     }
 
     fn convert<T: Scalar>(
@@ -142,11 +102,7 @@ impl Storage for BhllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<BhllLayout<T>, Refusal> {
-        BhllLayout::new(
-            csr,
-            &analysis.blocks(params.int("b")),
-            &BlockPlan::new(analysis, params, target),
-        )
+        convert_with(csr, analysis, params, target, (Self::NAME, AsGiven))
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {
@@ -159,15 +115,78 @@ impl Storage for BhllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
-        let b = params.int("b");
-        let Matrix { nrows, ncols, .. } = converter.matrix();
-        check_rows(nrows)?;
-        let sort = sort(params);
-        if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
-            return Err(Stop::OnHost);
-        }
-        gpu::build(converter, target, b, sort, params.int("col") == 16)
+        gpu::build(converter, params, target, (Self::NAME, None))
     }
+}
+
+/// The work of blocks whose values take `value_bytes` each.
+pub(super) fn work_with(
+    analysis: &Analysis<'_>,
+    params: &Params,
+    target: &Target<'_>,
+    value_bytes: usize,
+) -> Result<Work, Refusal> {
+    let b = params.int("b");
+    let pattern = analysis.pattern();
+    let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+    check_rows(pattern.nrows())?;
+    let full = analysis.block_fill(b);
+    if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
+        return Err(Refusal::new(format!(
+            "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
+            100.0 * full
+        )));
+    }
+    let plan = BlockPlan::new(analysis, params, target);
+    let some = analysis.some_blocks(b);
+    let block_analysis = Analysis::new(some.blocks.pattern());
+    let slots = (some.scale * block_analysis.slots(HACK, plan.sort) as f64) as u64;
+    let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
+    let entries =
+        fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
+    let w = value_bytes as u64;
+    let column_bytes = match plan.narrow {
+        true => {
+            plan.check_spans(analysis, &block_analysis)?;
+            2 * slots + 4 * n_hacks
+        }
+        false => 4 * slots,
+    };
+    let order_bytes = plan.order_bytes(pattern.nrows());
+    let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
+    let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
+    let bytes = pointers + column_bytes + w * entries + order_bytes;
+    let across = Walk::Rows { threads: 1, sort: Sort::None };
+    Ok(Work {
+        layout_bytes: bytes,
+        stream_bytes: bytes - if scatters { 0 } else { order_bytes },
+        entries,
+        // With one lane per block row, a lane requests `b` elements per block; with one lane
+        // per row it requests one element per entry. But rows of a block request the same
+        // elements.
+        x_sectors: analysis.x_sectors(across, target.precision),
+        x_loaded: analysis.x_loaded(across, target),
+        scattered_rows: if scatters { nrows } else { 0 },
+        steps: slots / HACK as u64,
+        lanes: nrows,
+        launches: 1,
+        convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
+        sorted_keys: if plan.sort == Sort::None { 0 } else { nrows / b as u64 },
+        ..Work::default()
+    })
+}
+
+/// Converts on the host; `kernel` names image and kernels of products.
+pub(super) fn convert_with<T: Scalar, K: Keep>(
+    csr: CsrRef<'_, T>,
+    analysis: &Analysis<'_>,
+    params: &Params,
+    target: &Target<'_>,
+    (kernel, keep): (&'static str, K),
+) -> Result<BhllLayout<T, K>, Refusal> {
+    let (blocks, plan) =
+        (analysis.blocks(params.int("b")), BlockPlan::new(analysis, params, target));
+    BhllLayout::new(csr, &blocks, &plan, (kernel, keep))
 }
 
 /// Refuses matrices with too many rows: 32 bits must hold the rows of all whole block rows.
