@@ -19,11 +19,23 @@ fn target(device: &Device, stored: StoredValues) -> Target<'_> {
     Workload { stored, ..Workload::default() }.target(device, Precision::F64)
 }
 
-/// Returns those of the candidates that apply in the original basis.
+/// Returns the candidates that apply to the pattern of [`matrices`] of 600 rows, in the original basis.
 fn unordered() -> Vec<Candidate> {
+    let (device, [whole, _]) = (h200(), matrices(600));
+    let (target, analysis) = (target(&device, StoredValues::Exact), Analysis::of(&whole));
     let mut all = narrow();
     all.retain(|candidate| !candidate.to_string().contains("rcm"));
+    all.retain(|candidate| wide(candidate).work(&analysis, &target).is_ok());
+    for format in ["csr_f32", "hll_f32", "bhll_f32", "hdia_f32", "st_csr_f32"] {
+        assert!(all.iter().any(|candidate| candidate.format.name == format), "{format}");
+    }
     all
+}
+
+/// Returns the candidate that stores the values of this one in f64.
+fn wide(narrow: &Candidate) -> Candidate {
+    let name = narrow.format.narrows.expect("narrow");
+    narrow.to_string().replacen(narrow.format.name, name, 1).parse().expect("it exists")
 }
 
 /// Returns the candidates that store values in f32 and vectors in f64.
@@ -179,10 +191,7 @@ fn a_model_that_does_not_know_the_format_expects_a_part_of_what_its_estimate_sav
     let estimated = recommend(&whole, Workload { effort: Effort::Estimate, ..Workload::default() });
     let mut saving = 0;
     for candidate in narrow() {
-        let text = candidate.to_string();
-        let wide =
-            text.replacen(candidate.format.name, candidate.format.narrows.expect("narrow"), 1);
-        let wide: Candidate = wide.parse().expect("it exists");
+        let wide = wide(&candidate);
         let share = |choice: &Choice| {
             let [narrow, wide] = [&candidate, &wide].map(|candidate| choice.ranked(candidate));
             Some(narrow?.spmv_s / wide?.spmv_s)

@@ -4,7 +4,7 @@ use super::explain::quick_values;
 use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
 use super::{Baseline, Choice, Speedup, Workload};
-use crate::cost::{Cost, narrowed_s};
+use crate::cost::{Cost, saved_s};
 use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::model::Stage;
@@ -90,9 +90,9 @@ pub fn rank_quick(
 /// not be rounded.
 ///
 /// The time of a product beyond its launch is expected to shrink with the bytes that it moves, if columns
-/// take 32 bits ([`narrowed_s`]). The conversion also reads all values once, and waits. Values are searched before the choice,
-/// too; unless they may be rounded, f32 often does not hold them, so the saving must be worth several
-/// searches.
+/// take 32 bits ([`saved_s`]). The conversion also reads all values once, and waits. Values are searched
+/// before the choice, too; unless they may be rounded, f32 often does not hold them, so the saving must
+/// be worth several searches.
 pub fn narrow_costs(
     features: &Features,
     target: &Target<'_>,
@@ -111,7 +111,8 @@ pub fn narrow_costs(
     let cost = |&(wide, cost): &(&Candidate, Cost)| {
         let narrow = wide.narrowed().filter(|narrow| !narrow.is_needless(target))?;
         let changes = workload.values.updates() > 0 && narrow.rounding(target) == 0.0;
-        let spmv_s = device.launch_s + narrowed_s((cost.spmv_s - device.launch_s).max(0.0), share);
+        let beyond_s = (cost.spmv_s - device.launch_s).max(0.0);
+        let spmv_s = device.launch_s + saved_s(narrow.format, beyond_s, share);
         let own_s = match wide.is_baseline() {
             // Its arrays are there; only the values are converted.
             true => [search_s; 2],

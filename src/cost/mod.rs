@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, KernelFigures};
-use crate::format::Candidate;
+use crate::format::{Candidate, Format};
 use crate::workload::Workload;
 pub use estimate::CostInputs;
 pub(crate) use estimate::{Estimator, MatrixTerms, Times};
@@ -70,14 +70,10 @@ pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
     device.figures_of(keys(candidate).chain(other.iter().flat_map(keys)))
 }
 
-/// Returns the expected time of a product with fewer bytes of values, where one of the wider format takes
-/// `wide_s` and the estimate shrinks to the share `share`.
-///
-/// Products of real patterns save this part of what their bytes let expect (tests/results/narrow.md:
-/// their median time is 0.88 of that in f64, and their bytes 0.7); loads of x bound them, too.
-pub(crate) fn narrowed_s(wide_s: f64, share: f64) -> f64 {
-    const REALISED: f64 = 0.4;
-    wide_s * (1.0 - REALISED * (1.0 - share.min(1.0)))
+/// Returns the expected time of a product of this format, where one of the format that stands in for it
+/// takes `other_s` and the estimate shrinks to the share `share`.
+pub(crate) fn saved_s(format: &Format, other_s: f64, share: f64) -> f64 {
+    other_s * (1.0 - format.saves * (1.0 - share.min(1.0)))
 }
 
 /// The cost of one candidate for one matrix on one device.

@@ -296,6 +296,7 @@ fn literal(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::analysis::Analysis;
+    use crate::csr::ComplexCsr;
     use crate::device::{self, Kind};
     use crate::format::candidates;
     use crate::generate;
@@ -306,8 +307,12 @@ mod tests {
         let device = device::find("h200").expect("shipped");
         let mut left = candidates(Kind::Gpu);
         let total = left.len();
-        for class in ["elasticity", "rmat", "constant5", "circuit"] {
-            let csr = generate::by_name(class, 3000, 1).expect("a class");
+        let of_class = |class| generate::by_name(class, 3000, 1).expect("a class");
+        let mut matrices = ["elasticity", "rmat", "constant5", "circuit"].map(of_class).to_vec();
+        matrices.push(ComplexCsr::try_from(&of_class("p2")).expect("small").to_real());
+        // Values that f32 holds.
+        matrices.push(of_class("elasticity").map_values(|value: f64| value.round()));
+        for csr in matrices {
             let analysis = Analysis::of(&csr);
             for basis in [Basis::Original, Basis::Permuted] {
                 let memory_limit = u64::MAX;

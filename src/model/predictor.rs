@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::{Model, Prediction, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
-use crate::cost::{Cost, Estimator, Known, Source, TERMS, narrowed_s, relate, terms, works};
+use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, saved_s, terms, works};
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::features::Features;
@@ -263,7 +263,8 @@ impl Predictor {
         let borrowed_s = |candidate: &Candidate, estimate: &Cost| {
             let wide = candidate.stand_in()?;
             let at = suits.iter().position(|(other, ..)| **other == wide)?;
-            Some(narrowed_s(spmv_s[at]?, estimate.spmv_s / suits[at].1.spmv_s))
+            let share = estimate.spmv_s / suits[at].1.spmv_s;
+            Some(saved_s(candidate.format, spmv_s[at]?, share))
         };
         let known = suits.iter().zip(&spmv_s).filter_map(|((candidate, estimate, _), own_s)| {
             let spmv_s = own_s.or_else(|| borrowed_s(candidate, estimate))?;

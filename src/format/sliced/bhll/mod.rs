@@ -20,6 +20,7 @@
 mod blocks;
 pub(super) mod gpu;
 mod layout;
+mod stored;
 
 use std::ops::Range;
 use std::sync::Arc;

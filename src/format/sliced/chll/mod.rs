@@ -67,6 +67,7 @@ impl Storage for ChllFormat {
     ];
     const BY_VALUES: bool = true;
     const FIGURES_OF: Option<&'static str> = Some("bhll:b=2");
+    const SAVES: f64 = 0.9;
 
     type Layout<T: Scalar> = ChllLayout<T>;
 
