@@ -187,7 +187,7 @@ fn check_matrices(matrices: Vec<(String, Csr<f64>)>, all: &[Candidate]) {
 }
 
 fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
-    let analysis = Analysis::of(csr);
+    let (analysis, products) = (Analysis::of(csr), Products::of(csr));
     let mut suited: Vec<(Kind, &Candidate)> = Vec::new();
     for device in &devices() {
         // With the smaller caches, test only the candidates that are refused with the larger ones.
@@ -208,49 +208,83 @@ fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
                     };
                 assert_eq!(work.layout_bytes, operator.bytes(), "{what}: bytes");
                 assert_eq!(&operator.to_csr().expect("on the host"), csr, "{what}: read back");
-                check_products(&what, csr, operator);
+                products.check(&what, csr, operator);
             }
         }
     }
 }
 
-fn check_products<T: Scalar>(what: &str, csr: &Csr<T>, mut operator: PreparedOperator<T>) {
-    // Whole numbers: every order of summation is exact.
-    let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
-    operator.update(&whole).expect("same pattern");
-    assert_eq!(operator.to_csr().expect("on the host"), whole, "{what}: updated values");
-    let x = check::whole_numbers::<T>(csr.ncols(), 1);
-    let y = check::whole_numbers::<T>(csr.nrows(), 2);
-    for (alpha, beta) in [(1.0, 0.0), (2.0, -1.0), (-1.0, 1.0), (0.0, 2.0)] {
+/// A product of a matrix, computed by the reference: alpha, x, beta and y, and the result.
+struct Product<T> {
+    alpha: T,
+    x: Vec<T>,
+    beta: T,
+    y: Vec<T>,
+    wanted: Vec<check::RowReference>,
+}
+
+impl<T: Scalar> Product<T> {
+    fn of(csr: &Csr<T>, [alpha, beta]: [f64; 2], x: &[T], y: &[T]) -> Self {
         let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-        let got = apply(&operator, alpha, &x, beta, &y);
-        let want = check::reference(&whole, alpha, &x, beta, &y);
-        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
-            assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
-        }
+        let wanted = check::reference(csr, alpha, x, beta, y);
+        Product { alpha, x: x.to_vec(), beta, y: y.to_vec(), wanted }
     }
 
-    // The original values, within the rounding bound. With beta = 0, y = NaN must not be read.
-    operator.update(csr).expect("same pattern");
-    let x = check::vector::<T>(csr.ncols(), 3);
-    let y = check::vector::<T>(csr.nrows(), 4);
-    let nan = vec![T::from_f64(f64::NAN); csr.nrows()];
-    for (alpha, beta, y) in [(1.0, 0.0, &nan), (1.5, -0.5, &y)] {
-        let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-        let got = apply(&operator, alpha, &x, beta, y);
-        check::compare(what, &check::reference(csr, alpha, &x, beta, y), &got)
-            .unwrap_or_else(|error| panic!("{error}"));
+    fn by(&self, operator: &PreparedOperator<T>) -> Vec<T> {
+        apply(operator, self.alpha, &self.x, self.beta, &self.y)
+    }
+}
+
+/// The products that every candidate is checked with.
+struct Products<T> {
+    /// The matrix with whole numbers as values: every order of summation is exact.
+    whole: Csr<T>,
+    exact: Vec<Product<T>>,
+    /// Products of the matrix itself, within the rounding bound.
+    rounded: Vec<Product<T>>,
+}
+
+impl<T: Scalar> Products<T> {
+    fn of(csr: &Csr<T>) -> Self {
+        let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
+        let x = check::whole_numbers::<T>(csr.ncols(), 1);
+        let y = check::whole_numbers::<T>(csr.nrows(), 2);
+        let factors = [[1.0, 0.0], [2.0, -1.0], [-1.0, 1.0], [0.0, 2.0]];
+        let exact = factors.map(|factors| Product::of(&whole, factors, &x, &y)).into();
+
+        let x = check::vector::<T>(csr.ncols(), 3);
+        let y = check::vector::<T>(csr.nrows(), 4);
+        // With beta = 0, y = NaN must not be read.
+        let nan = vec![T::from_f64(f64::NAN); csr.nrows()];
+        let mut rounded =
+            vec![Product::of(csr, [1.0, 0.0], &x, &nan), Product::of(csr, [1.5, -0.5], &x, &y)];
+        // Infinities and NaN in x must reach exactly the rows that store an entry in their columns.
+        for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            let mut x = check::vector::<T>(csr.ncols(), 5);
+            for column in (0..x.len()).step_by(7) {
+                x[column] = T::from_f64(bad);
+            }
+            rounded.push(Product::of(csr, [1.0, 0.0], &x, &y));
+        }
+        Products { whole, exact, rounded }
     }
 
-    // Infinities and NaN in x must reach exactly the rows that store an entry in their columns.
-    for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-        let mut x = check::vector::<T>(csr.ncols(), 5);
-        for column in (0..x.len()).step_by(7) {
-            x[column] = T::from_f64(bad);
+    /// Checks an operator of the matrix `csr`.
+    fn check(&self, what: &str, csr: &Csr<T>, mut operator: PreparedOperator<T>) {
+        operator.update(&self.whole).expect("same pattern");
+        assert_eq!(operator.to_csr().expect("on the host"), self.whole, "{what}: updated values");
+        for product in &self.exact {
+            for (row, (got, wanted)) in
+                product.by(&operator).iter().zip(&product.wanted).enumerate()
+            {
+                assert_eq!(got.to_f64(), wanted.value, "{what}: row {row}, exact");
+            }
         }
-        let got = apply(&operator, T::ONE, &x, T::ZERO, &y);
-        check::compare(what, &check::reference(csr, T::ONE, &x, T::ZERO, &y), &got)
-            .unwrap_or_else(|error| panic!("{bad} in x: {error}"));
+        operator.update(csr).expect("same pattern");
+        for product in &self.rounded {
+            check::compare(what, &product.wanted, &product.by(&operator))
+                .unwrap_or_else(|error| panic!("{error}, x begins with {:?}", product.x.first()));
+        }
     }
 }
 
