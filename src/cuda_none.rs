@@ -34,6 +34,16 @@ pub struct DeviceCsr<T> {
     values: PhantomData<T>,
 }
 
+impl<T: Scalar> DeviceCsr<T> {
+    /// Returns the transpose, on the same GPU.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn transpose(&self, _gpu: &Gpu) -> Result<Self> {
+        match self.never {}
+    }
+}
+
 /// A part of a vector on a GPU, for reading; none exists in this build.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a, T> {

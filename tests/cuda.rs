@@ -36,6 +36,8 @@ mod sharded_steps;
 #[path = "../examples/solvers/methods/mod.rs"]
 mod solvers;
 mod toy;
+#[path = "cuda/transpose.rs"]
+mod transpose;
 #[path = "cuda/turns.rs"]
 mod turns;
 #[path = "cuda/vectors.rs"]

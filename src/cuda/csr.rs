@@ -65,13 +65,22 @@ impl<T: Scalar> DeviceCsr<T> {
             Memory::of(bytemuck::cast_slice(csr.col_idx()), queue)?,
             Memory::of(bytemuck::cast_slice(csr.values()), queue)?,
         ];
-        let addresses = [0, 1, 2].map(|i: usize| owned[i].address());
         let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
-        let matrix = Matrix { nrows, ncols, nnz, wide };
-        let index = Some(gpu.index);
         let lengths = csr.row_ptr().windows(2).map(|ends| ends[1] - ends[0]);
         let longest = OnceLock::from(lengths.max().unwrap_or(0));
-        Ok(DeviceCsr { matrix, index, addresses, _owned: owned, longest, scalar: PhantomData })
+        Ok(DeviceCsr::owning(Matrix { nrows, ncols, nnz, wide }, gpu, owned, longest))
+    }
+
+    /// Wraps row pointers, columns and values.
+    pub(super) fn owning(
+        matrix: Matrix,
+        gpu: &Gpu,
+        arrays: Vec<Memory>,
+        longest: OnceLock<usize>,
+    ) -> Self {
+        let addresses = [0, 1, 2].map(|i: usize| arrays[i].address());
+        let index = Some(gpu.index);
+        DeviceCsr { matrix, index, addresses, _owned: arrays, longest, scalar: PhantomData }
     }
 
     /// Wraps a matrix that is already on the GPU.

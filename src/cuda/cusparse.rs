@@ -2,6 +2,8 @@
 
 #[path = "cusparse/spmm.rs"]
 mod spmm;
+#[path = "cusparse/transpose.rs"]
+mod transpose;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -13,6 +15,7 @@ use super::memory::{Memory, Queue};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Algorithm, Candidate, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
+pub(super) use transpose::transpose;
 
 type Handle = *mut c_void;
 
@@ -87,6 +90,27 @@ type SpmmFn<Last = *mut c_void> = unsafe extern "C" fn(
 type CreateDenseFn =
     unsafe extern "C" fn(*mut Handle, i64, i64, i64, *mut c_void, c_int, c_int) -> c_int;
 
+/// A step of a transposition: numbers of rows, columns and entries; values, row pointers and columns of
+/// the matrix; values, row pointers and columns of the transpose; type of the values, what is copied,
+/// the first index and the algorithm.
+type TransposeFn<Last = *mut c_void> = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    Last,
+) -> c_int;
+
 /// Functions of the library.
 struct Library {
     property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
@@ -108,6 +132,8 @@ struct Library {
     spmm_buffer_size: SpmmFn<*mut usize>,
     spmm_preprocess: SpmmFn,
     spmm: SpmmFn,
+    transpose_buffer_size: TransposeFn<*mut usize>,
+    transpose: TransposeFn,
 }
 
 fn library() -> Result<&'static Library> {
@@ -172,6 +198,8 @@ fn open() -> std::result::Result<Library, String> {
         spmm_buffer_size: get!("cusparseSpMM_bufferSize"),
         spmm_preprocess: get!("cusparseSpMM_preprocess"),
         spmm: get!("cusparseSpMM"),
+        transpose_buffer_size: get!("cusparseCsr2cscEx2_bufferSize"),
+        transpose: get!("cusparseCsr2cscEx2"),
     };
     // The functions' addresses must stay valid until the process ends.
     std::mem::forget(library);
@@ -184,6 +212,13 @@ fn check(code: c_int, what: &str) -> Result<()> {
         // CUSPARSE_STATUS_ALLOC_FAILED.
         2 => Err(Error::device(DeviceFault::OutOfMemory, format!("cuSPARSE: {what}: status 2"))),
         code => Err(Error::device(DeviceFault::Failed, format!("cuSPARSE: {what}: status {code}"))),
+    }
+}
+
+fn value_type(precision: Precision) -> c_int {
+    match precision {
+        Precision::F32 => R_32F,
+        Precision::F64 => R_64F,
     }
 }
 
@@ -292,10 +327,7 @@ impl CusparseProduct {
     }
 
     fn value_type(&self) -> c_int {
-        match self.precision {
-            Precision::F32 => R_32F,
-            Precision::F64 => R_64F,
-        }
+        value_type(self.precision)
     }
 
     fn prepare<T: Scalar>(&mut self, queue: &Arc<Queue>) -> Result<()> {

@@ -35,6 +35,7 @@ mod reduce;
 mod several;
 mod side;
 mod signatures;
+mod transpose;
 mod vector;
 mod vector_ops;
 

@@ -424,6 +424,18 @@ impl<T: Scalar> GpuOperator<T> {
         }
     }
 
+    /// Returns the transpose of the matrix with its newest values, on the same GPU, and whether it is the
+    /// matrix itself; `None` if the host converted the matrix, whose CSR the GPU then does not hold.
+    ///
+    /// # Errors
+    /// As [`DeviceCsr::transpose`].
+    pub fn transpose(&self) -> Result<Option<(DeviceCsr<T>, bool)>> {
+        let Some((csr, values)) = self.operator.source() else { return Ok(None) };
+        let transpose = csr.transpose_of(&self.gpu, values)?;
+        let is_symmetric = csr.equals(values, &transpose, &self.gpu)?;
+        Ok(Some((transpose, is_symmetric)))
+    }
+
     /// Replaces the values of `csr` by those in the device's arrays.
     fn with_newest(&self, mut csr: Csr<T>, sources: &[Memory]) -> Result<Csr<T>> {
         for (array, source) in self.operator.value_arrays().zip(sources) {

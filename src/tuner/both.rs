@@ -8,6 +8,7 @@ use super::{Progress, Tuner};
 use crate::choose::policy::Mode;
 use crate::choose::{Choice, Effort, TransposedChoice, ValuesUse, Workload};
 use crate::csr::{Csr, CsrRef, EntryOrder};
+use crate::cuda::DeviceCsr;
 use crate::error::Result;
 use crate::format::Basis;
 use crate::operator::PreparedOperator;
@@ -45,8 +46,7 @@ impl Tuner {
     ///
     /// The transpose is made on the host, in parallel, and dropped after its conversion. It is a
     /// matrix of its own: stored timings are found by its own fingerprint, and new ones are stored
-    /// under it. A matrix on a GPU is copied to the host first
-    /// ([`DeviceCsr::to_csr`](crate::cuda::DeviceCsr::to_csr)).
+    /// under it. For a matrix on a GPU, see [`Tuner::prepare_transposed_on_gpu`].
     ///
     /// ```
     /// use ellect::{Csr, Tuner, Workload};
@@ -69,6 +69,22 @@ impl Tuner {
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
         self.prepare_one(csr.into().transpose().as_ref(), true, workload)
+    }
+
+    /// Like [`Tuner::prepare_transposed`], for a matrix on the GPU that this tuner opened, which makes the
+    /// transpose there ([`DeviceCsr::transpose`](crate::cuda::DeviceCsr::transpose)). The operator keeps
+    /// the transpose where its format needs it, the matrix itself is not kept.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare_on_gpu`].
+    pub fn prepare_transposed_on_gpu<T: Scalar>(
+        &self,
+        csr: &DeviceCsr<T>,
+        workload: &Workload,
+    ) -> Result<PreparedOperator<T>> {
+        let gpu = self.backend.gpu()?;
+        let subject = Subject::on_gpu(gpu, Arc::new(csr.transpose(gpu)?), None);
+        self.prepare_subject(&subject.of_transpose(true), workload)
     }
 
     /// Prepares a matrix for `spmvs` products and its transpose for `transposed` products of the

@@ -50,6 +50,59 @@ fn prepare_as<T: Scalar>(
     tuner.prepare_on_gpu(&Arc::new(csr), workload)
 }
 
+/// A matrix on a GPU, of either precision.
+pub enum Turned {
+    F32(DeviceCsr<f32>),
+    F64(DeviceCsr<f64>),
+}
+
+impl Turned {
+    /// Makes the transpose of an operator's newest matrix on its GPU, and tells whether it is the matrix
+    /// itself. `None` if the GPU does not hold the matrix.
+    ///
+    /// # Errors
+    /// As [`GpuOperator::transpose`].
+    pub fn of(prepared: &Prepared) -> Result<Option<(Self, bool)>> {
+        let made = match prepared {
+            Prepared::F32(operator) => {
+                turn(operator)?.map(|(csr, is_same)| (Turned::F32(csr), is_same))
+            }
+            Prepared::F64(operator) => {
+                turn(operator)?.map(|(csr, is_same)| (Turned::F64(csr), is_same))
+            }
+        };
+        Ok(made)
+    }
+
+    /// Gives the values to an operator of a matrix with the same pattern.
+    ///
+    /// # Errors
+    /// As [`update`].
+    pub fn update(&self, old: &mut Prepared) -> Result<()> {
+        let [_, _, values] = match self {
+            Turned::F32(csr) => csr.addresses(),
+            Turned::F64(csr) => csr.addresses(),
+        };
+        // No work on the default stream writes the values.
+        update(old, values, 0)
+    }
+
+    /// Prepares the matrix.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare_on_gpu`].
+    pub fn prepare(self, tuner: &Tuner, workload: &Workload) -> Result<Prepared> {
+        Ok(match self {
+            Turned::F32(csr) => tuner.prepare_on_gpu(&Arc::new(csr), workload)?.into(),
+            Turned::F64(csr) => tuner.prepare_on_gpu(&Arc::new(csr), workload)?.into(),
+        })
+    }
+}
+
+fn turn<T: Scalar>(operator: &PreparedOperator<T>) -> Result<Option<(DeviceCsr<T>, bool)>> {
+    operator.on_device().map_or(Ok(None), GpuOperator::transpose)
+}
+
 /// Waits for the work on a stream.
 fn finish(stream: u64) -> Result<()> {
     // SAFETY: callers pass a stream of the current context; 0, 1 and 2 are the default streams.

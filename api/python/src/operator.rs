@@ -12,6 +12,8 @@ use crate::arrays::{Matrix, ValuesRef, elements, elements_mut};
 use crate::errors::{exception, run};
 use crate::fused::Sums;
 use crate::tuner::json;
+#[cfg(feature = "cuda")]
+use crate::tuner::{Tuner, Use};
 
 /// An operator of either precision.
 pub enum Prepared {
@@ -412,6 +414,40 @@ impl Operator {
             self.settle(prepared)?;
             crate::gpu::update(prepared, values, stream)
         })
+    }
+
+    /// Makes the transpose of the newest matrix on the operator's GPU: tells whether it is the matrix
+    /// itself, and otherwise prepares it, or gives its values to `old`, the operator of an earlier one.
+    /// `None` if the GPU does not hold the matrix.
+    #[cfg(feature = "cuda")]
+    fn transposed_on_gpu(
+        &self,
+        py: Python<'_>,
+        tuner: &Tuner,
+        workload: Use,
+        old: Option<&Operator>,
+    ) -> PyResult<Option<(bool, Option<Operator>)>> {
+        let workload = workload.workload().map_err(exception)?;
+        let found = run(py, || {
+            let turned = {
+                let prepared = self.read();
+                let prepared = prepared.as_ref().ok_or_else(closed)?;
+                self.settle(prepared)?;
+                crate::gpu::Turned::of(prepared)?
+            };
+            let Some((turned, is_symmetric)) = turned else { return Ok(None) };
+            let Some(old) = old else {
+                let made = (!is_symmetric).then(|| turned.prepare(&tuner.0, &workload));
+                return Ok(Some((is_symmetric, made.transpose()?)));
+            };
+            let mut old_prepared = old.write();
+            let old_prepared = old_prepared.as_mut().ok_or_else(closed)?;
+            old.settle(old_prepared)?;
+            turned.update(old_prepared)?;
+            Ok(Some((is_symmetric, None)))
+        })?;
+        let made = |made: Option<Prepared>| made.map(|made| Operator::new(py, made)).transpose();
+        found.map(|(is_symmetric, new)| Ok((is_symmetric, made(new)?))).transpose()
     }
 
     /// Makes products read the operator's own copy of the values, for graphs.

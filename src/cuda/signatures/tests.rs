@@ -314,6 +314,7 @@ fn own(compared: &mut Compared) {
         }
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }
+    compared.add(&super::super::transpose::differ(5, [8, 16, 24]), Precision::F64);
     compared.add(&super::super::faulty(), Precision::F64);
 }
 
