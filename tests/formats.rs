@@ -207,6 +207,10 @@ fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
                         Err(error) => panic!("{what}: work agreed, conversion did not: {error}"),
                     };
                 assert_eq!(work.layout_bytes, operator.bytes(), "{what}: bytes");
+                if basis == Basis::Permuted && operator.permutation().is_none() {
+                    // The layout is that of the original basis.
+                    continue;
+                }
                 assert_eq!(&operator.to_csr().expect("on the host"), csr, "{what}: read back");
                 products.check(&what, csr, operator);
             }
