@@ -94,6 +94,52 @@ def check_cupy(cupy):
             assert cupy.array_equal(out, A @ x)
 
 
+def rectangular(cupy, rows, columns, entries, dtype):
+    """Return a matrix of whole numbers with about `entries` entries at random places."""
+    import cupyx.scipy.sparse as sparse
+
+    places = np.random.default_rng(1).integers(0, rows * columns, entries)
+    places = np.unique(places)
+    indices = (places % columns).astype(np.int32)
+    indptr = np.searchsorted(places, np.arange(rows + 1) * columns).astype(np.int32)
+    data = (places % 13 - 6).astype(dtype)
+    arrays = [cupy.asarray(a) for a in (data, indices, indptr)]
+    return sparse.csr_matrix(tuple(arrays), shape=(rows, columns))
+
+
+def check_transposes(cupy):
+    for dtype in (np.float32, np.float64):
+        A = rectangular(cupy, 3000, 2000, 40_000, dtype)
+        x, z = (cupy.arange(n, dtype=dtype) % 7 - 3 for n in A.shape)
+        for spmvs in (1, 10_000):
+            with ellect.prepare(A, spmvs=spmvs, updates=2) as op:
+                T = op.T
+                assert T.shape == (2000, 3000) and T.T is op
+                assert cupy.array_equal(T @ x, A.T @ x) and cupy.array_equal(op @ z, A @ z)
+                op.update_values(A.data * 2)
+                assert op.T is T and cupy.array_equal(T @ x, 2 * (A.T @ x))
+    A = rectangular(cupy, 1_000_000, 800_000, 10_000_000, np.float64)
+    wait = cupy.cuda.Device().synchronize
+    times = []
+    for _ in range(3):
+        with ellect.prepare(A, spmvs=1000) as op:
+            wait()
+            start = time.perf_counter()
+            op.T  # noqa: B018
+            wait()
+            there = time.perf_counter()
+            matrix, _ = op._core.transposed()
+            on_host = op._tuner.prepare(matrix, {**op._use})
+            wait()
+            times.append((there - start, time.perf_counter() - there))
+            on_host.close()
+    there, on_host = (min(seconds) * 1e3 for seconds in zip(*times))
+    print(
+        f"transpose of {A.nnz} entries, prepared: {there:.1f} ms on the GPU, {on_host:.1f} ms by "
+        "way of the host"
+    )
+
+
 def check_torch(torch):
     import scipy.sparse as sparse
 
@@ -136,6 +182,8 @@ def main():
             print(f"{name} is not installed and not checked")
             continue
         check(package)
+        if name == "cupy":
+            check_transposes(package)
         print(f"{name} {package.__version__}: passed")
         checked += 1
     return 0 if checked else 1

@@ -37,7 +37,7 @@ pub(in crate::cuda) unsafe fn transpose<T: Scalar>(
     let (value, mut handle, mut bytes) = (value_type(T::PRECISION), null_mut(), 0);
     // SAFETY: the library writes one handle.
     check(unsafe { (library.create)(&mut handle) }, "starting")?;
-    let run = || {
+    let mut run = || {
         // SAFETY: the arrays by the caller's contract; the buffer has the size that the library asked
         // for.
         unsafe {

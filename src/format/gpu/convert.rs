@@ -141,7 +141,7 @@ pub const TOLD: usize = 3;
 /// let narrow = Matrix { nrows: 1000, ncols: 1000, nnz: 5000, wide: false };
 /// assert_eq!(narrow.nnz / narrow.nrows, 5);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Number of rows.
     pub nrows: usize,
