@@ -20,7 +20,8 @@ use ellect::unstable::format::{Arg, GpuConverter, Launch, SliceOffsets, TOLD};
 use ellect::{Precision, Result, Scalar};
 use ellect_kernels::{Image, Kernel, Param};
 
-use super::{check_matrix, check_refusals, check_wide, corpus, gpu, toy};
+use super::refusals::check_refusals;
+use super::{check_matrix, check_wide, corpus, gpu, toy};
 
 /// The folder of the toy format; cargo runs tests in the package's folder.
 const FOLDER: &str = "tests/toy";

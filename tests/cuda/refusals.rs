@@ -32,7 +32,12 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
 }
 
 /// Returns how many of these candidates the GPU and the host refuse for the same reason.
-fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) -> usize {
+pub fn check_refusals<T: Scalar>(
+    gpu: &Arc<Gpu>,
+    name: &str,
+    csr: &Csr<T>,
+    all: &[Candidate],
+) -> usize {
     let analysis = Analysis::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
     let target = original::<T>(gpu.profile());
