@@ -464,7 +464,6 @@ class Operator(LinearOperator):
                 return self
             if transpose is not None:
                 return transpose
-        self._is_transpose_old = False
         try:
             made = self._make_transpose(None if transpose is None else transpose._core)
         except RefusedError:
@@ -472,6 +471,7 @@ class Operator(LinearOperator):
                 raise
             transpose = self._transposed = None
             made = self._make_transpose(None)
+        self._is_transpose_old = False
         if transpose is not None:
             transpose._is_symmetric = self._is_symmetric
         if self._is_symmetric:
