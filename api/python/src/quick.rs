@@ -105,6 +105,21 @@ impl Package {
         }
     }
 
+    /// Returns the address of a vector that [`Package::new_vector`] made, if it is on this GPU. CuPy makes
+    /// vectors on its current GPU, torch on that of x.
+    fn address_of_new(&self, vector: &Bound<'_, PyAny>, gpu: u32) -> PyResult<Option<u64>> {
+        let py = vector.py();
+        match self.kind {
+            Kind::Cupy => {
+                let data = vector.getattr(intern!(py, "data"))?;
+                let on: i64 = data.getattr(intern!(py, "device_id"))?.extract()?;
+                let address = data.getattr(intern!(py, "ptr"))?.extract()?;
+                Ok((on == i64::from(gpu)).then_some(address))
+            }
+            Kind::Torch => vector.call_method0(intern!(py, "data_ptr"))?.extract().map(Some),
+        }
+    }
+
     /// Returns the index of the GPU that holds a vector, its address, and whether its elements follow
     /// each other.
     fn place(&self, vector: &Bound<'_, PyAny>, precision: Precision) -> PyResult<(i64, u64, bool)> {
@@ -157,12 +172,15 @@ impl Wanted {
         let [ncols, nrows] = self.lengths;
         let x_at = self.address(package, x, ncols)?;
         let stream = package.stream_at(stream, self.gpu).ok()?;
-        let out = match out.is_none() {
-            true => package.new_vector(x, nrows, self.precision).ok()?,
-            false if out.get_type().is(&package.vector) => out.clone(),
-            false => return None,
-        };
-        let y_at = self.address(package, &out, nrows)?;
+        if out.is_none() {
+            let out = package.new_vector(x, nrows, self.precision).ok()?;
+            let y = package.address_of_new(&out, self.gpu).ok()??;
+            return Some(Found { x: x_at, y, stream, out });
+        }
+        if !out.get_type().is(&package.vector) {
+            return None;
+        }
+        let (out, y_at) = (out.clone(), self.address(package, out, nrows)?);
         let [x_bytes, y_bytes] =
             self.lengths.map(|length| (length * self.precision.bytes()) as u64);
         let overlap = x_at < y_at + y_bytes && y_at < x_at + x_bytes;
