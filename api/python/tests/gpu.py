@@ -133,11 +133,27 @@ def check_transposes(cupy):
             wait()
             times.append((there - start, time.perf_counter() - there))
             on_host.close()
-    there, on_host = (min(seconds) * 1e3 for seconds in zip(*times))
+    there, on_host = (min(seconds) * 1e3 for seconds in zip(*times, strict=True))
     print(
         f"transpose of {A.nnz} entries, prepared: {there:.1f} ms on the GPU, {on_host:.1f} ms by "
         "way of the host"
     )
+
+
+def check_complex(cupy):
+    import scipy.sparse as sparse
+
+    for dtype, near in ((np.complex64, 1e-4), (np.complex128, 1e-12)):
+        A = poisson(sparse, 20, np.float64).astype(dtype)
+        A.data *= np.exp(1j * np.arange(A.nnz)).astype(dtype)
+        n = np.arange(A.shape[0])
+        x = (n % 7 - 3 + 1j * (n % 5)).astype(dtype)
+        with ellect.prepare(A, device="cuda:0", spmvs=1_000_000, transposed=100) as op:
+            products = [op @ cupy.asarray(x), op.rmatvec(cupy.asarray(x))]
+            for y, wanted in zip(products, [A @ x, A.T.conj() @ x], strict=True):
+                assert isinstance(y, cupy.ndarray) and y.dtype == dtype
+                assert np.allclose(y.get(), wanted, near, near)
+            print(f"complex, {dtype.__name__}: {op.real.choice.candidate}")
 
 
 def check_torch(torch):
@@ -184,6 +200,7 @@ def main():
         check(package)
         if name == "cupy":
             check_transposes(package)
+            check_complex(package)
         print(f"{name} {package.__version__}: passed")
         checked += 1
     return 0 if checked else 1
