@@ -45,7 +45,7 @@ impl Storage for HdiaF32Format {
     }];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("hdia");
-    const SAVES: f64 = 0.9;
+    const SAVES: f64 = 0.85;
 
     type Layout<T: Scalar> = DiagonalLayout<T, InF32>;
 

@@ -41,7 +41,7 @@ impl Storage for BhllF32Format {
     const PARAMS: &'static [Param] = &[bhll::B, bhll::SORT, bhll::COL];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("bhll");
-    const SAVES: f64 = 0.9;
+    const SAVES: f64 = 0.95;
 
     type Layout<T: Scalar> = BhllLayout<T, InF32>;
 
