@@ -37,48 +37,36 @@ pub(in crate::cuda) unsafe fn transpose<T: Scalar>(
     let (value, mut handle, mut bytes) = (value_type(T::PRECISION), null_mut(), 0);
     // SAFETY: the library writes one handle.
     check(unsafe { (library.create)(&mut handle) }, "starting")?;
+    // Both steps take the same arguments but the last one.
+    macro_rules! step {
+        ($function:ident, $last:expr) => {
+            (library.$function)(
+                handle,
+                nrows,
+                ncols,
+                nnz,
+                values,
+                row_ptr,
+                columns,
+                to_values,
+                to_row_ptr,
+                to_columns,
+                value,
+                WITH_VALUES,
+                0,
+                ALGORITHM,
+                $last,
+            )
+        };
+    }
     let mut run = || {
         // SAFETY: the arrays by the caller's contract; the buffer has the size that the library asked
         // for.
         unsafe {
             check((library.set_stream)(handle, queue.as_inner()), "setting the stream")?;
-            let code = (library.transpose_buffer_size)(
-                handle,
-                nrows,
-                ncols,
-                nnz,
-                values,
-                row_ptr,
-                columns,
-                to_values,
-                to_row_ptr,
-                to_columns,
-                value,
-                WITH_VALUES,
-                0,
-                ALGORITHM,
-                &mut bytes,
-            );
-            check(code, "asking for the buffer of a transposition")?;
+            check(step!(transpose_buffer_size, &mut bytes), "asking for a transposition's buffer")?;
             let buffer = Memory::new(bytes as u64, queue)?;
-            let code = (library.transpose)(
-                handle,
-                nrows,
-                ncols,
-                nnz,
-                values,
-                row_ptr,
-                columns,
-                to_values,
-                to_row_ptr,
-                to_columns,
-                value,
-                WITH_VALUES,
-                0,
-                ALGORITHM,
-                buffer.address() as *mut c_void,
-            );
-            check(code, "transposing")
+            check(step!(transpose, buffer.address() as *mut c_void), "transposing")
         }
     };
     let done = run();
