@@ -10,6 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// A buffer that nobody uses, with its part of the memory.
 struct Kept {
     map: MmapMut,
+    /// Number of bytes whose pages the buffer has.
+    paged: usize,
     /// Number of buffers that were kept before it.
     number: u64,
     _permit: OwnedSemaphorePermit,
@@ -45,15 +47,15 @@ impl Rooms {
     pub fn take(self: &Arc<Self>, bytes: u64) -> Option<Room> {
         let bytes = usize::try_from(bytes).ok()?;
         let kept = self.lock().1.take();
-        let map = match kept.filter(|kept| kept.map.len() >= bytes) {
-            Some(kept) => kept.map,
-            None => MmapMut::map_anon(bytes).ok()?,
+        let (map, paged) = match kept.filter(|kept| kept.map.len() >= bytes) {
+            Some(kept) => (kept.map, kept.paged),
+            None => (MmapMut::map_anon(bytes).ok()?, 0),
         };
-        Some(Room { map: Some(map), paged: 0, rooms: Arc::clone(self) })
+        Some(Room { map: Some(map), paged, rooms: Arc::clone(self) })
     }
 
     /// Keeps a buffer for the next body, if its memory is free.
-    fn keep(self: &Arc<Self>, map: MmapMut) {
+    fn keep(self: &Arc<Self>, map: MmapMut, paged: usize) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let Ok(kib) = u32::try_from(map.len().div_ceil(1 << 10)) else { return };
         self.clear();
@@ -61,7 +63,7 @@ impl Rooms {
         let mut kept = self.lock();
         kept.0 += 1;
         let number = kept.0;
-        kept.1 = Some(Kept { map, number, _permit: permit });
+        kept.1 = Some(Kept { map, paged, number, _permit: permit });
         drop(kept);
         let rooms = Arc::clone(self);
         runtime.spawn(async move {
@@ -115,7 +117,7 @@ impl AsMut<[u8]> for Room {
 impl Drop for Room {
     fn drop(&mut self) {
         if let Some(map) = self.map.take() {
-            self.rooms.keep(map);
+            self.rooms.keep(map, self.paged);
         }
     }
 }
