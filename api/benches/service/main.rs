@@ -162,37 +162,57 @@ fn large(program: &str) {
         let data = tempfile::tempdir().expect("a folder");
         let server = Server::ellect(program, data.path());
         let mut stream = server.connect();
-        let mut timed = |name: &str, target: &str, body: &[u8]| {
-            let start = Instant::now();
+        let mut once = |target: &str, body: &[u8]| {
             let (status, answer) = ask(&mut stream, target, body).expect("an answer");
-            let ms = start.elapsed().as_secs_f64() * 1e3;
             assert_eq!(status, 200);
-            println!("| {name} | {ms:.1} ms | {} MB |", server.memory()[1]);
+            answer
+        };
+        let mut timed = |name: &str, target: &str, body: &[u8], times: usize| {
+            let (time, answer) = repeated(times, || once(target, body));
+            println!("| {name} | {time} | {} MB |", server.memory()[1]);
             answer
         };
         let form = format!("{form} of {} MB", body.len() / 1_000_000);
         let target = "/recommend?device=h200";
         let handler = bare_handler();
         let mut to_bare = handler.connect();
-        let only_read = (0..3).map(|_| {
-            let start = Instant::now();
-            ask(&mut to_bare, "/recommend", &body).expect("an answer");
-            start.elapsed().as_secs_f64() * 1e3
-        });
-        let least_ms = only_read.fold(f64::INFINITY, f64::min);
-        println!("| {form}, only read by a bare axum handler | {least_ms:.1} ms | |");
+        let (only_read, _) =
+            repeated(3, || ask(&mut to_bare, "/recommend", &body).expect("an answer"));
+        println!("| {form}, only read by a bare axum handler | {only_read} | |");
         drop((to_bare, handler));
-        timed("any matrix of 1,000 rows", "/recommend?device=h200&generate=heat:1000", b"");
-        let answer = timed(&format!("{form}, first time"), target, &body);
-        timed(&format!("{form}, again"), target, &body);
-        timed(&format!("{form}, once more"), target, &body);
+        timed("any matrix of 1,000 rows", "/recommend?device=h200&generate=heat:1000", b"", 1);
+        let answer = timed(&format!("{form}, first time"), target, &body, 1);
+        timed(&format!("{form}, again"), target, &body, 9);
         let answer: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
         let print = answer["fingerprint"].as_str().expect("it was analysed");
         for spmvs in [10, 20] {
             let target = format!("/recommend/{print}?device=h200&spmvs={spmvs}");
-            timed(&format!("its fingerprint, {spmvs} products"), &target, b"");
+            timed(&format!("its fingerprint, {spmvs} products"), &target, b"", 1);
         }
     }
+}
+
+/// Repeats a request; returns its time, or the median and the range of its times, and the last answer.
+fn repeated<T>(times: usize, mut request: impl FnMut() -> T) -> (String, T) {
+    let mut timed = || {
+        let start = Instant::now();
+        let answer = request();
+        (start.elapsed().as_secs_f64() * 1e3, answer)
+    };
+    let (ms, mut last) = timed();
+    let mut all = vec![ms];
+    for _ in 1..times {
+        let (ms, answer) = timed();
+        all.push(ms);
+        last = answer;
+    }
+    all.sort_by(f64::total_cmp);
+    let (least, median, most) = (all[0], all[times / 2], all[times - 1]);
+    let text = match times {
+        1 => format!("{median:.1} ms"),
+        _ => format!("{median:.1} ms, median of {times} ({least:.0} to {most:.0})"),
+    };
+    (text, last)
 }
 
 /// Serves a handler that reads the body and answers with its length.
