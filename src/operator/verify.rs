@@ -11,7 +11,8 @@ impl<T: Scalar> PreparedOperator<T> {
     /// Compares one product with the CSR reference of `csr`, for x and y generated from `seed`.
     ///
     /// # Errors
-    /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] if `csr` has other dimensions.
+    /// [`Error::WrongProduct`](crate::Error::WrongProduct) with the worst row;
+    /// [`Error::Shape`](crate::Error::Shape) if `csr` has other dimensions.
     pub fn verify<'a>(&self, csr: impl Into<CsrRef<'a, T>>, seed: u64) -> Result<()> {
         self.verify_many(csr, 1, seed)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Complex, Limits, binary};
+use super::{Complex, Limits};
 use crate::csr::{ComplexCsr, Csr};
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
@@ -25,6 +25,7 @@ pub(super) struct Context<'a> {
 }
 
 /// The part of each complex value that becomes a value of the matrix.
+#[cfg(feature = "read-archives")]
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     /// The real part; every imaginary part must be zero.
@@ -33,6 +34,7 @@ pub(super) enum Part {
     Imaginary,
 }
 
+#[cfg(feature = "read-archives")]
 impl Part {
     /// Returns this part of a complex value.
     ///
@@ -40,7 +42,7 @@ impl Part {
     /// A text, if the imaginary part must be zero and is not.
     pub fn of(self, real: f64, imaginary: f64) -> std::result::Result<f64, String> {
         match self {
-            Part::Only => binary::no_imaginary_part(imaginary).map(|()| real),
+            Part::Only => super::binary::no_imaginary_part(imaginary).map(|()| real),
             Part::Real => Ok(real),
             Part::Imaginary => Ok(imaginary),
         }
