@@ -188,7 +188,9 @@ class ComplexOperator(LinearOperator):
         # The transpose of the real matrix stands for the adjoint of the complex one.
         return self._apply(self.real.T, self.shape[::-1], x, None, (1.0, 0.0))
 
-    rmatmat = rmatvec
+    def rmatmat(self, X: VectorLike) -> Any:
+        """Return the adjoint matrix times a matrix of vectors."""
+        return self.rmatvec(X)
 
     # Subclasses of SciPy's class define these names.
     _matvec = matvec

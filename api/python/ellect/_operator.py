@@ -15,7 +15,7 @@ from ._matrix import Csr, dtype_of, host_array, is_on_gpu, like, matrix_of, valu
 from ._recommendation import Recommendation
 
 if TYPE_CHECKING:
-    from scipy.sparse.linalg import LinearOperator
+    from scipy.sparse.linalg import LinearOperator as LinearOperator
 
     from ._ellect import _Use
 else:
@@ -33,7 +33,7 @@ else:
 #: Numbers of the dot products with x and with the result; 2 is that with another vector.
 _DOTS = {"x": 0, "out": 1}
 
-_COMPLEX = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
+_COMPLEX: dict[str, np.dtype[Any]] = {"f": np.dtype(np.complex64), "d": np.dtype(np.complex128)}
 
 
 def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

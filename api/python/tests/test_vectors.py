@@ -88,8 +88,6 @@ def test_wrong_tensors_are_named(op):
         op @ Producer(x, version=(2, 0))
     with pytest.raises(ellect.ArgumentError, match="DLPack type 4, 16 bits"):
         op @ Producer(x.astype(np.float16), code=4)
-    with pytest.raises(ellect.KindError, match="must be real"):
-        op @ Producer(x.astype(complex))
     with pytest.raises(ellect.ArgumentError, match="read-only"):
         op.apply(x, out=Producer(np.ones(7), version=(1, 0), flags=1))
     with pytest.raises(ellect.ShapeError):
