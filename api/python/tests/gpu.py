@@ -153,7 +153,7 @@ def check_complex(cupy):
             for y, wanted in zip(products, [A @ x, A.T.conj() @ x], strict=True):
                 assert isinstance(y, cupy.ndarray) and y.dtype == dtype
                 assert np.allclose(y.get(), wanted, near, near)
-            print(f"complex, {dtype.__name__}: {op.real.choice.candidate}")
+            print(f"complex, {dtype.__name__}: {op.real!r}")
 
 
 def check_torch(torch):
