@@ -129,7 +129,7 @@ pub(super) fn work_with(
 ) -> Result<Work, Refusal> {
     let b = params.int("b");
     let pattern = analysis.pattern();
-    let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+    let nnz = pattern.nnz() as u64;
     check_rows(pattern.nrows())?;
     let full = analysis.block_fill(b);
     if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
@@ -139,13 +139,29 @@ pub(super) fn work_with(
         )));
     }
     let plan = BlockPlan::new(analysis, params, target);
+    work_of_blocks(analysis, target, &plan, [b * b * value_bytes, value_bytes])
+}
+
+/// The work of blocks that take `block_bytes` each, beside their columns, with values of `value_bytes` in
+/// the matrix.
+///
+/// # Errors
+/// [`Refusal`] where there is too much fill, or 16 bits do not hold the columns of a hack.
+pub(super) fn work_of_blocks(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+    plan: &BlockPlan,
+    [block_bytes, value_bytes]: [usize; 2],
+) -> Result<Work, Refusal> {
+    let (b, w) = (plan.b, value_bytes as u64);
+    let pattern = analysis.pattern();
+    let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
     let some = analysis.some_blocks(b);
     let block_analysis = Analysis::new(some.blocks.pattern());
     let slots = (some.scale * block_analysis.slots(HACK, plan.sort) as f64) as u64;
     let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
     let entries =
         fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
-    let w = value_bytes as u64;
     let column_bytes = match plan.narrow {
         true => {
             plan.check_spans(analysis, &block_analysis)?;
@@ -156,7 +172,7 @@ pub(super) fn work_with(
     let order_bytes = plan.order_bytes(pattern.nrows());
     let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
     let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
-    let bytes = pointers + column_bytes + w * entries + order_bytes;
+    let bytes = pointers + column_bytes + block_bytes as u64 * slots + order_bytes;
     let across = Walk::Rows { threads: 1, sort: Sort::None };
     Ok(Work {
         layout_bytes: bytes,

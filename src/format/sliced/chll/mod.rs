@@ -21,14 +21,11 @@ mod gpu;
 mod layout;
 mod structure;
 
-use super::bhll::BlockPlan;
+use super::bhll::{BlockPlan, work_of_blocks};
 use super::many::LARGEST_BLOCK;
 use super::row_order::WARP;
-use super::{
-    Basis, GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, fill_marker,
-};
-use crate::analysis::{Analysis, Sort, Walk};
+use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 pub use layout::ChllLayout;
@@ -77,41 +74,10 @@ impl Storage for ChllFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         structure::check(analysis)?;
-        let pattern = analysis.pattern();
-        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let value_bytes = target.precision.bytes();
         let plan = plan(analysis, params, target);
-        let some = analysis.some_blocks(2);
-        let blocks = Analysis::new(some.blocks.pattern());
-        let slots = (some.scale * blocks.slots(HACK, plan.sort) as f64) as u64;
-        let entries = fill_marker::check("its blocks", u128::from(slots) * 4, pattern.nnz())?;
-        let n_hacks = (pattern.nrows() / 2).div_ceil(HACK) as u64;
-        let column_bytes = if plan.narrow {
-            plan.check_spans(analysis, &blocks)?;
-            2 * slots + 4 * n_hacks
-        } else {
-            4 * slots
-        };
-        let value_bytes = target.precision.bytes() as u64;
-        let order_bytes = plan.order_bytes(pattern.nrows());
-        let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
-        let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
-        let bytes = pointers + column_bytes + 2 * value_bytes * slots + order_bytes;
         // As in bhll, rows of a block request the same elements of x.
-        let across = Walk::Rows { threads: 1, sort: Sort::None };
-        Ok(Work {
-            layout_bytes: bytes,
-            stream_bytes: bytes - if scatters { 0 } else { order_bytes },
-            entries,
-            x_sectors: analysis.x_sectors(across, target.precision),
-            x_loaded: analysis.x_loaded(across, target),
-            scattered_rows: if scatters { nrows } else { 0 },
-            steps: slots / HACK as u64,
-            lanes: nrows,
-            launches: 1,
-            convert_bytes: 8 * nrows + 2 * (4 + value_bytes) * nnz + bytes,
-            sorted_keys: if plan.sort == Sort::None { 0 } else { nrows / 2 },
-            ..Work::default()
-        })
+        work_of_blocks(analysis, target, &plan, [2 * value_bytes, value_bytes])
     }
 
     fn convert<T: Scalar>(
