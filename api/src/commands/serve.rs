@@ -147,7 +147,7 @@ pub fn run(serve: &Serve, home: &Home, again: fn() -> Result<Serve>) -> Result<A
     });
     let served = runtime.block_on(async {
         let open = Arc::clone(&config.open);
-        let service = Arc::new(Service::new(config, settings, jobs));
+        let service = Arc::new(Service::new(config, settings, jobs)?);
         reload_when_asked(serve.clone(), Arc::clone(&service), Arc::clone(&open), again)
             .context("listening for signals")?;
         listen(&serve.listen, service, open).await

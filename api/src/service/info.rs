@@ -20,7 +20,7 @@ use crate::shared::State as SharedState;
 use crate::views;
 
 /// Media type of the figures.
-pub const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Describes the service in text.
 pub async fn usage() -> String {
@@ -103,10 +103,7 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
 }
 
 /// Tells the figures of the service.
-///
-/// # Errors
-/// 500 if they cannot be formatted.
-pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
+pub async fn figures(State(service): State<Arc<Service>>) -> impl IntoResponse {
     let wisdom = service.config.wisdom.as_ref();
     let shared = service.config.shared.as_ref().map(|shared| shared.status());
     let shares = [&service.memory.bodies, &service.memory.matrices];
@@ -124,8 +121,7 @@ pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRes
         shared_outbox: shared.map_or(0, |shared| shared.outbox),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
-    let text = service.metrics.text(&state).map_err(Failure::internal)?;
-    Ok(([(CONTENT_TYPE, METRICS)], text))
+    ([(CONTENT_TYPE, METRICS)], service.metrics.text(&state))
 }
 
 /// Lists the profiles of devices.

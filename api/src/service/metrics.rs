@@ -22,38 +22,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
-    route: String,
-    status: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
-    route: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
-    stage: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct From {
-    from: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Share {
-    share: &'static str,
-}
+use metrics::with_local_recorder;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusRecorder};
 
 /// State of the service that is read when the figures are asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,139 +55,148 @@ pub struct State {
     pub shared_outbox: u64,
 }
 
-type Level = Gauge<u64, AtomicU64>;
-
 /// The figures, counted since the service started.
 pub struct Metrics {
-    registry: Registry,
-    requests: Family<Answered, Counter>,
-    request_s: Family<Route, Histogram>,
-    stage_s: Family<Of, Histogram>,
-    answers: Family<From, Counter>,
-    /// In the order of [`LEVELS`].
-    levels: [Level; LEVELS.len()],
-    /// In the order of [`TOTALS`].
-    totals: [Counter; TOTALS.len()],
-    reserved: Family<Share, Level>,
-    budget: Family<Share, Level>,
+    recorder: PrometheusRecorder,
+    /// Times that were noted.
+    noted: AtomicU64,
 }
 
-/// Figures that are set from [`State`], by name and meaning.
-const LEVELS: [(&str, &str); 9] = [
-    ("answers_kept", "Answers in the cache"),
-    ("connections", "Open connections"),
-    ("requests_waiting", "Requests that wait for a worker"),
-    ("jobs_enqueued", "Jobs that wait"),
-    ("jobs_processing", "Jobs at work"),
-    ("wisdom_revision", "Writes to the database of measurements"),
-    ("wisdom_faulty", "1 if the last write to the database of measurements failed"),
-    ("shared_away", "1 if a shared database is named and does not answer"),
-    ("shared_outbox", "Measurements that wait to be sent to the shared database"),
-];
+const REQUESTS: &str = "ellect_requests_total";
+const REQUEST_S: &str = "ellect_request_seconds";
+const STAGE_S: &str = "ellect_stage_seconds";
+const ANSWERS: &str = "ellect_answers_total";
+const RESERVED: &str = "ellect_memory_reserved_bytes";
+const BUDGET: &str = "ellect_memory_budget_bytes";
 
-/// Figures that only grow and are set from [`State`], by name and meaning.
-const TOTALS: [(&str, &str); 2] = [
-    ("wisdom_errors", "Writes to the database of measurements that failed"),
-    ("worker_restarts", "Processes that measure that were started again"),
-];
+/// Upper limits of the buckets of times, in seconds.
+const BUCKETS: [f64; 14] =
+    [1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+
+/// Times are kept one by one until this many have come, and are then counted in buckets.
+const KEPT: u64 = 1024;
 
 /// Names of the shares of memory, as in [`State`].
 const SHARES: [&str; 2] = ["bodies", "matrices"];
 
-fn seconds() -> Histogram {
-    Histogram::new(exponential_buckets(1e-4, 3.0, 14))
+impl State {
+    /// Figures that rise and fall, by name and meaning.
+    fn levels(&self) -> [(&'static str, &'static str, u64); 9] {
+        let [enqueued, processing] = self.jobs;
+        [
+            ("ellect_answers_kept", "Answers in the cache", self.answers),
+            ("ellect_connections", "Open connections", self.connections),
+            ("ellect_requests_waiting", "Requests that wait for a worker", self.waiting),
+            ("ellect_jobs_enqueued", "Jobs that wait", enqueued),
+            ("ellect_jobs_processing", "Jobs at work", processing),
+            ("ellect_wisdom_revision", "Writes to the database of measurements", self.revision),
+            (
+                "ellect_wisdom_faulty",
+                "1 if the last write to the database of measurements failed",
+                u64::from(self.faulty),
+            ),
+            (
+                "ellect_shared_away",
+                "1 if a shared database is named and does not answer",
+                u64::from(self.shared_away),
+            ),
+            (
+                "ellect_shared_outbox",
+                "Measurements that wait to be sent to the shared database",
+                self.shared_outbox,
+            ),
+        ]
+    }
+
+    /// Figures that only grow, by name and meaning.
+    fn totals(&self) -> [(&'static str, &'static str, u64); 2] {
+        [
+            (
+                "ellect_wisdom_errors_total",
+                "Writes to the database of measurements that failed",
+                self.failures,
+            ),
+            (
+                "ellect_worker_restarts_total",
+                "Processes that measure that were started again",
+                self.restarts,
+            ),
+        ]
+    }
 }
 
 impl Metrics {
-    /// Creates all figures with the value 0.
-    pub fn new() -> Self {
-        let mut registry = Registry::with_prefix("ellect");
-        let requests = Family::default();
-        registry.register("requests", "Requests answered", requests.clone());
-        let request_s = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let stated = "Time from the head of a request to its answer";
-        registry.register_with_unit("request", stated, Unit::Seconds, request_s.clone());
-        let stage_s = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let stated = "Time of one stage of a recommendation";
-        registry.register_with_unit("stage", stated, Unit::Seconds, stage_s.clone());
-        let answers = Family::default();
-        registry.register("answers", "Recommendations by origin", answers.clone());
-        let levels = LEVELS.map(|(name, stated)| {
-            let level = Level::default();
-            registry.register(name, stated, level.clone());
-            level
+    /// Creates figures that have counted nothing.
+    ///
+    /// # Errors
+    /// If the buckets of times are not accepted.
+    pub fn new() -> Result<Self, BuildError> {
+        let recorder = PrometheusBuilder::new().set_buckets(&BUCKETS)?.build_recorder();
+        let state = State::default();
+        with_local_recorder(&recorder, || {
+            describe_counter!(REQUESTS, "Requests answered");
+            describe_histogram!(REQUEST_S, "Time from the head of a request to its answer");
+            describe_histogram!(STAGE_S, "Time of one stage of a recommendation");
+            describe_counter!(ANSWERS, "Recommendations by origin");
+            describe_gauge!(RESERVED, "Memory that requests hold");
+            describe_gauge!(BUDGET, "Memory that requests may hold");
+            for (name, meaning, _) in state.levels() {
+                describe_gauge!(name, meaning);
+            }
+            for (name, meaning, _) in state.totals() {
+                describe_counter!(name, meaning);
+            }
         });
-        let totals = TOTALS.map(|(name, stated)| {
-            let total = Counter::default();
-            registry.register(name, stated, total.clone());
-            total
-        });
-        let (reserved, budget) = (Family::default(), Family::default());
-        let stated = "Memory that requests hold";
-        registry.register_with_unit("memory_reserved", stated, Unit::Bytes, reserved.clone());
-        let stated = "Memory that requests may hold";
-        registry.register_with_unit("memory_budget", stated, Unit::Bytes, budget.clone());
-        Metrics {
-            registry,
-            requests,
-            request_s,
-            stage_s,
-            answers,
-            levels,
-            totals,
-            reserved,
-            budget,
-        }
+        Ok(Metrics { recorder, noted: AtomicU64::new(0) })
     }
 
     /// Counts an answered request.
     pub fn answered(&self, route: &str, status: u16, seconds: f64) {
         let route = route.to_string();
-        self.requests.get_or_create(&Answered { route: route.clone(), status }).inc();
-        self.request_s.get_or_create(&Route { route }).observe(seconds);
+        with_local_recorder(&self.recorder, || {
+            let status = status.to_string();
+            counter!(REQUESTS, "route" => route.clone(), "status" => status).increment(1);
+            histogram!(REQUEST_S, "route" => route).record(seconds);
+        });
+        self.note();
     }
 
     /// Counts the time of a stage.
     pub fn stage(&self, stage: &'static str, seconds: f64) {
-        self.stage_s.get_or_create(&Of { stage }).observe(seconds);
+        with_local_recorder(&self.recorder, || {
+            histogram!(STAGE_S, "stage" => stage).record(seconds);
+        });
+        self.note();
+    }
+
+    /// Counts times that came in buckets, so that few are kept one by one.
+    fn note(&self) {
+        if self.noted.fetch_add(1, Ordering::Relaxed) % KEPT == KEPT - 1 {
+            self.recorder.handle().run_upkeep();
+        }
     }
 
     /// Counts a recommendation, `computed` or `kept`.
     pub fn recommended(&self, from: &'static str) {
-        self.answers.get_or_create(&From { from }).inc();
+        with_local_recorder(&self.recorder, || counter!(ANSWERS, "from" => from).increment(1));
     }
 
     /// Returns all figures as text.
-    ///
-    /// # Errors
-    /// If formatting fails.
-    pub fn text(&self, state: &State) -> Result<String, std::fmt::Error> {
-        let State { answers, connections, waiting, jobs, revision, faulty, .. } = *state;
-        let [enqueued, processing] = jobs;
-        let values = [
-            answers,
-            connections,
-            waiting,
-            enqueued,
-            processing,
-            revision,
-            u64::from(faulty),
-            u64::from(state.shared_away),
-            state.shared_outbox,
-        ];
-        for (level, value) in self.levels.iter().zip(values) {
-            level.set(value);
-        }
-        for (total, value) in self.totals.iter().zip([state.failures, state.restarts]) {
-            total.inner().store(value, Ordering::Relaxed);
-        }
-        for (i, share) in SHARES.into_iter().enumerate() {
-            self.reserved.get_or_create(&Share { share }).set(state.reserved[i]);
-            self.budget.get_or_create(&Share { share }).set(state.budget[i]);
-        }
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
-        Ok(text)
+    #[allow(clippy::cast_precision_loss)] // Gauges are floating-point numbers.
+    pub fn text(&self, state: &State) -> String {
+        with_local_recorder(&self.recorder, || {
+            for (name, _, value) in state.levels() {
+                gauge!(name).set(value as f64);
+            }
+            for (name, _, value) in state.totals() {
+                counter!(name).absolute(value);
+            }
+            for (i, share) in SHARES.into_iter().enumerate() {
+                gauge!(RESERVED, "share" => share).set(state.reserved[i] as f64);
+                gauge!(BUDGET, "share" => share).set(state.budget[i] as f64);
+            }
+        });
+        self.recorder.handle().render()
     }
 }
 
@@ -226,12 +206,12 @@ mod tests {
 
     #[test]
     fn every_documented_name_is_in_the_text() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new().expect("its buckets are sound");
         metrics.answered("/recommend", 200, 0.01);
         metrics.stage("read", 0.005);
         metrics.recommended("computed");
         let state = State { connections: 3, budget: [1, 2], restarts: 2, ..State::default() };
-        let text = metrics.text(&state).expect("it is formatted");
+        let text = metrics.text(&state);
         let documented = include_str!("metrics.rs").lines().filter_map(|line| {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });

@@ -148,9 +148,12 @@ pub struct Service {
 
 impl Service {
     /// Creates the state of a service with these jobs.
-    pub fn new(config: Config, settings: Settings, jobs: Arc<Jobs>) -> Self {
+    ///
+    /// # Errors
+    /// If its figures cannot be counted.
+    pub fn new(config: Config, settings: Settings, jobs: Arc<Jobs>) -> anyhow::Result<Self> {
         let served = config.workers.saturating_add(config.queue);
-        Service {
+        Ok(Service {
             memory: Budget::new(config.memory),
             arriving: Places::new(served.saturating_mul(BODIES), 0),
             places: Places::new(config.workers, config.queue),
@@ -161,12 +164,12 @@ impl Service {
             queries: Queries::new(),
             pictures: Pictures::new((config.memory / OF_PICTURES).min(MOST_PICTURES), &config.data),
             summaries: Summaries::default(),
-            metrics: Metrics::new(),
+            metrics: Metrics::new()?,
             seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
             reloads: AtomicU64::new(0),
             settings: RwLock::new(Arc::new(settings)),
             config,
-        }
+        })
     }
 
     /// Returns the settings as they are now.
