@@ -14,6 +14,9 @@ constexpr int CSR_STAGED_EACH = 4;
 constexpr int CSR_PARTS = 2;
 constexpr int HLL_PARTS_F64 = 2;
 constexpr int HLL_PARTS_F32 = 1;
+constexpr int BHLL_PARTS = 2;
+constexpr int DIAGONAL_PARTS_F64 = 2;
+constexpr int DIAGONAL_PARTS_F32 = 1;
 
 // csr with several vectors: lanes of a row in matrices of short rows, and of long ones.
 constexpr int CSR_FEW_LANES = 4;

@@ -65,11 +65,12 @@ impl Compared {
             self.wrong.insert(format!("{precision}: {why}"));
         }
         self.kernels.insert((launch.image, launch.kernel.clone()));
-        let multiplies = launch.args.contains(&Arg::X) && !launch.args.contains(&Arg::XRow);
+        let with_more = [Arg::XRow, Arg::Parts].iter().any(|more| launch.args.contains(more));
+        let multiplies = launch.args.contains(&Arg::X) && !with_more;
         if let Some(format) = self.format.filter(|_| multiplies) {
             let several = Several::ALL.into_iter().filter_map(|of| format.several(launch, of));
             several.for_each(|launch| self.add(&launch, precision));
-            let with_dots = format.with_dots(launch).filter(|_| !launch.args.contains(&Arg::Parts));
+            let with_dots = format.with_dots(launch);
             with_dots.iter().for_each(|launch| self.add(launch, precision));
         }
     }

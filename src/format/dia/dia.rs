@@ -17,7 +17,7 @@
 use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
 use super::narrow::AsGiven;
-use super::{Launch, Params, Refusal, Storage, Target, Work};
+use super::{Launch, Params, Refusal, Several, Storage, Target, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -34,6 +34,7 @@ impl Storage for DiaFormat {
         on CUDA (2008), section 3.1";
     const SUITS: &'static str = "stencils with few, nearly full diagonals; bad for all else";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
 
     type Layout<T: Scalar> = DiagonalLayout<T>;
 
@@ -52,6 +53,10 @@ impl Storage for DiaFormat {
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
         DiagonalLayout::new(csr, analysis, rows(analysis), (diagonals::KERNEL, AsGiven))
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        diagonals::several(one, several, "diagonals_several")
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {

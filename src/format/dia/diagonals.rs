@@ -10,8 +10,8 @@ use super::narrow::{
 };
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target,
-    Work, bytes_of, fill_marker, gpu::convert, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Several,
+    Stop, Target, Work, bytes_of, fill_marker, gpu::convert, store,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
@@ -345,6 +345,22 @@ pub(super) fn with_dots(one: &Launch) -> Option<Launch> {
     let precision = one.kernel.strip_prefix("diagonals_")?;
     Some(one.with_dots("diagonals_dot", format!("diagonals_dot_{precision}")))
 }
+
+/// The launch for several vectors by the image `several_image`: see [`super::Storage::several`].
+pub(super) fn several(
+    one: &Launch,
+    several: Several,
+    several_image: &'static str,
+) -> Option<Launch> {
+    let (stem, precision) = one.kernel.rsplit_once('_')?;
+    let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
+    // A thread multiplies two rows with one vector, and one row with several.
+    Some(several.launch(one, (several_image, stem, precision), [1, 2, parts], &[]))
+}
+
+/// Threads that share a row in products with 8 packed vectors.
+const PARTS_F64: u64 = shared("DIAGONAL_PARTS_F64");
+const PARTS_F32: u64 = shared("DIAGONAL_PARTS_F32");
 
 /// The maximum number of rows of a small hack.
 const SMALL: usize = shared("SMALL_HACK") as usize;

@@ -17,7 +17,8 @@ use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
 use super::narrow::AsGiven;
 use super::{
-    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
+    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Several, Stop, Storage, Target, Value,
+    Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
@@ -34,6 +35,7 @@ impl Storage for HdiaFormat {
         storage formats for sparse matrices on GPGPUs (2015), section 3.3";
     const SUITS: &'static str = "stencils and banded matrices; bad for unstructured ones";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[Param {
         name: "hack",
         doc: "number of rows of a hack (hackSize)",
@@ -66,6 +68,10 @@ impl Storage for HdiaFormat {
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
         DiagonalLayout::new(csr, analysis, params.int("hack"), (diagonals::KERNEL, AsGiven))
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        diagonals::several(one, several, "diagonals_several")
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {

@@ -18,7 +18,10 @@ use super::diagonals::{self, DiagonalLayout};
 use super::many::LARGEST_BLOCK;
 use super::narrow::gpu::Search;
 use super::narrow::{self, InF32};
-use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{
+    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Several, Stop, Storage, Target, Value,
+    Work,
+};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::{Precision, Scalar};
@@ -36,6 +39,7 @@ impl Storage for HdiaF32Format {
     const SUITS: &'static str = "stencils and banded matrices of f64 whose values are f32 numbers or \
         may be rounded to them";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[Param {
         name: "hack",
         doc: "number of rows of a hack (hackSize)",
@@ -69,6 +73,10 @@ impl Storage for HdiaF32Format {
         narrow::check_all(analysis, target)?;
         let stored = (Self::NAME, InF32::of(target));
         DiagonalLayout::new(csr, analysis, params.int("hack"), stored)
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        diagonals::several(one, several, "hdia_f32_several")
     }
 
     fn build(

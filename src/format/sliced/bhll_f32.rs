@@ -20,7 +20,9 @@ use super::bhll::{self, BhllLayout};
 use super::many::LARGEST_BLOCK;
 use super::narrow::gpu::Search;
 use super::narrow::{self, InF32};
-use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Work};
+use super::{
+    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Several, Stop, Storage, Target, Work,
+};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::{Precision, Scalar};
@@ -38,6 +40,7 @@ impl Storage for BhllF32Format {
     const SUITS: &'static str = "finite elements with several unknowns per node, in f64 with values \
         that are f32 numbers or may be rounded to them";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[bhll::B, bhll::SORT, bhll::COL];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("bhll");
@@ -63,6 +66,10 @@ impl Storage for BhllF32Format {
     ) -> Result<Self::Layout<T>, Refusal> {
         narrow::check_all(analysis, target)?;
         bhll::convert_with(csr, analysis, params, target, (Self::NAME, InF32::of(target)))
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        bhll::several_with(one, several, "bhll_f32_several")
     }
 
     fn build(

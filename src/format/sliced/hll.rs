@@ -111,16 +111,7 @@ impl Storage for HllFormat {
     }
 
     fn several(one: &Launch, several: Several) -> Option<Launch> {
-        // hll_HACK_cBITS_tLANES_f64, with or without _deep
-        let mut words = one.kernel.split('_').skip(1);
-        let hack = words.next()?.parse().ok()?;
-        let bits = words.next()?;
-        let lanes = words.next()?.strip_prefix('t')?.parse().ok()?;
-        let precision = words.last()?;
-        let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
-        let stem = format!("hll_{bits}");
-        let kernel = ("hll_several", stem.as_str(), precision);
-        Some(several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)]))
+        several_with(one, several, Self::NAME, "hll_several")
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {
@@ -139,6 +130,25 @@ impl Storage for HllFormat {
     ) -> Result<GpuLayout, Stop> {
         build_with(converter, params, target, (Self::NAME, None))
     }
+}
+
+/// The launch for several vectors by the image `several_image`, in place of one of `image`, whose kernels
+/// are called IMAGE_HACK_cBITS_tLANES_f64, with or without _deep before the precision.
+pub(super) fn several_with(
+    one: &Launch,
+    several: Several,
+    image: &str,
+    several_image: &'static str,
+) -> Option<Launch> {
+    let mut words = one.kernel.strip_prefix(image)?.split('_').skip(1);
+    let hack = words.next()?.parse().ok()?;
+    let bits = words.next()?;
+    let lanes = words.next()?.strip_prefix('t')?.parse().ok()?;
+    let precision = words.last()?;
+    let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
+    let stem = format!("{image}_{bits}");
+    let kernel = (several_image, stem.as_str(), precision);
+    Some(several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)]))
 }
 
 /// The work of hacks whose stored values take `value_bytes` each.

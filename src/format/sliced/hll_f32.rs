@@ -22,7 +22,10 @@ use super::many::LARGEST_BLOCK;
 use super::narrow::gpu::Search;
 use super::narrow::{self, InF32};
 use super::sliced::SlicedLayout;
-use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{
+    GpuConverter, GpuLayout, Launch, Param, Params, Refusal, Several, Stop, Storage, Target, Value,
+    Work,
+};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::{Precision, Scalar};
@@ -40,6 +43,7 @@ impl Storage for HllF32Format {
     const SUITS: &'static str = "matrices of f64 whose values are f32 numbers or may be rounded to \
         them, where hll suits";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "hack",
@@ -87,6 +91,10 @@ impl Storage for HllF32Format {
     ) -> Result<Self::Layout<T>, Refusal> {
         narrow::check_all(analysis, target)?;
         hll::convert_with(csr, analysis, params, target, (Self::NAME, InF32::of(target)))
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        hll::several_with(one, several, Self::NAME, "hll_f32_several")
     }
 
     fn build(

@@ -9,9 +9,10 @@ use crate::format::narrow::gpu::{NARROWED, Search};
 use crate::format::row_order::WARP;
 use crate::format::sliced::{SliceProduct, check_span};
 use crate::format::{
-    Arg, Basis, GpuConverter, GpuLayout, Launch, Matrix, Params, Stop, Target, fill_marker,
+    Arg, Basis, GpuConverter, GpuLayout, Launch, Matrix, Params, Several, Stop, Target, fill_marker,
 };
 use crate::scalar::Precision;
+use ellect_kernels::shared;
 
 /// The image of the conversion.
 const CONVERT: &str = "convert_blocks";
@@ -34,6 +35,19 @@ pub(super) fn product(
     let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
     Launch::over(image, kernel, lanes as u64, 128, args)
 }
+
+/// The launch for several vectors by the image `several_image`, in place of `one`.
+pub(in crate::format) fn several(
+    one: &Launch,
+    several: Several,
+    several_image: &'static str,
+) -> Option<Launch> {
+    let (stem, precision) = one.kernel.rsplit_once('_')?;
+    Some(several.launch(one, (several_image, stem, precision), [1, 1, PARTS], &[]))
+}
+
+/// Lanes that share a block row in products with 8 packed vectors.
+const PARTS: u64 = shared("BHLL_PARTS");
 
 /// Converts on a GPU: see [`super::Storage::build`]. With `search`, values are stored in f32 once it has
 /// found that f32 holds them.

@@ -30,8 +30,8 @@ use super::narrow::{AsGiven, Keep};
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
-    Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, fill_marker,
+    Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Several, Stop, Storage,
+    Target, Value, Work, fill_marker,
 };
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::CsrRef;
@@ -39,7 +39,7 @@ use crate::scalar::Scalar;
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
-pub(super) use gpu::build as build_with;
+pub(super) use gpu::{build as build_with, several as several_with};
 pub use layout::BhllLayout;
 
 /// See the module.
@@ -85,6 +85,7 @@ impl Storage for BhllFormat {
     const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
         dense blocks";
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
+    const VECTORS_AT_ONCE_ON_GPU: usize = LARGEST_BLOCK;
     const PARAMS: &'static [Param] = &[B, SORT, COL];
 
     type Layout<T: Scalar> = BhllLayout<T>;
@@ -104,6 +105,10 @@ impl Storage for BhllFormat {
         target: &Target<'_>,
     ) -> Result<BhllLayout<T>, Refusal> {
         convert_with(csr, analysis, params, target, (Self::NAME, AsGiven))
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        gpu::several(one, several, "bhll_several")
     }
 
     fn with_dots(one: &Launch) -> Option<Launch> {
