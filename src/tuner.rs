@@ -23,7 +23,7 @@ use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
 use crate::measure::{Backend, Protocol, Samples};
-use crate::model::Predictor;
+use crate::model::{Gates, Model, Predictor, Purpose};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::wisdom::Wisdom;
@@ -202,8 +202,8 @@ impl Tuner {
     /// # Errors
     /// As [`Predictor::open`].
     pub fn with_models(mut self, data: &Path) -> Result<Self> {
-        for precision in Precision::ALL {
-            let model = Predictor::open(data, self.device(), precision)?;
+        for purpose in Purpose::ALL {
+            let model = Predictor::open(data, self.device(), purpose)?;
             self.stored.models.extend(model.map(Arc::new));
         }
         Ok(self)
@@ -380,11 +380,18 @@ impl Tuner {
         Ok(Subject::on_host(csr))
     }
 
-    /// Returns the model of this precision if there is one, and the effort uses models. They are
-    /// trained for products with one vector.
+    /// Returns the trees that decide without an analysis; `None` for several vectors, for which every
+    /// decision analyses the matrix.
+    fn gates(&self, workload: &Workload, precision: Precision) -> Option<Gates<'_>> {
+        let model = self.model(workload, precision).map(Predictor::model);
+        model.filter(|model| !model.several).map(Model::gates)
+    }
+
+    /// Returns the model of this precision and number of vectors if there is one, and the effort uses
+    /// models.
     fn model(&self, workload: &Workload, precision: Precision) -> Option<&Predictor> {
-        let model = || self.stored.model(self.device(), precision);
-        (workload.effort >= Effort::Predict && workload.vectors == 1).then(model).flatten()
+        let model = || self.stored.model(self.device(), Purpose::of(precision, workload.vectors));
+        (workload.effort >= Effort::Predict).then(model).flatten()
     }
 }
 

@@ -4,19 +4,19 @@
 /// The steps of a choice: gates, rankings and the policy.
 ///
 /// ```
-/// use ellect::unstable::choose::{baseline_spmv_s, row_scan_s};
+/// use ellect::unstable::choose::{baseline_product_s, row_scan_s};
 /// use ellect::{Precision, Workload, device};
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let h200 = device::find("h200")?;
 /// let target = Workload::default().target(&h200, Precision::F64);
-/// let product_s = baseline_spmv_s([1000, 1000, 5000], &target).expect("a usual size");
+/// let product_s = baseline_product_s[1000, 1000, 5000], &target, 1).expect("a usual size");
 /// assert!(product_s > row_scan_s(1000));
 /// # Ok(())
 /// # }
 /// ```
 pub mod choose {
-    pub use crate::choose::gate::{SAMPLE_S, baseline_spmv_s, keep_baseline, row_scan_s};
+    pub use crate::choose::gate::{SAMPLE_S, baseline_product_s, keep_baseline, row_scan_s};
     pub use crate::choose::policy::{
         CandidateState, Decision, FEW, Found, Knowledge, Mode, Place, Policy, Step, Thought,
         best_few, may_keep,

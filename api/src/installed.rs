@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use ellect::Precision;
 use ellect::device::Device;
-use ellect::model::{Model, ModelName, file_name};
+use ellect::model::{Model, ModelName, Purpose, file_name};
 use ellect_training::guard::{HeldOut, Verdict};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,8 @@ impl Installed {
     }
 
     /// Returns the path of the model in use, whether there is one or not.
-    pub fn path(&self, device: &str, precision: Precision) -> PathBuf {
-        self.folder.join(file_name(device, precision))
+    pub fn path(&self, device: &str, purpose: impl Into<Purpose>) -> PathBuf {
+        self.folder.join(file_name(device, purpose))
     }
 
     fn kept(&self) -> PathBuf {

@@ -47,7 +47,7 @@ pub struct Product {
 }
 
 /// Parses a number of vectors.
-fn vectors(text: &str) -> std::result::Result<usize, String> {
+pub fn vectors(text: &str) -> std::result::Result<usize, String> {
     let vectors = count(text)?;
     let workload =
         Workload { vectors: vectors.try_into().unwrap_or(usize::MAX), ..Workload::default() };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ellect::device::Device;
 use ellect::measure::Backend;
-use ellect::model::Predictor;
-use ellect::{Precision, Tuner, Wisdom};
+use ellect::model::{Predictor, Purpose};
+use ellect::{Tuner, Wisdom};
 
 use crate::options::Options;
 
@@ -19,11 +19,12 @@ pub fn tuner_of<E>(
     options: &Options,
     backend: impl Into<Arc<Backend>>,
     wisdom: Option<Arc<Wisdom>>,
-    model: impl FnOnce(&Device, Precision) -> Result<Option<Arc<Predictor>>, E>,
+    model: impl FnOnce(&Device, Purpose) -> Result<Option<Arc<Predictor>>, E>,
 ) -> Result<Tuner, E> {
     let mut tuner = Tuner::without_models(backend);
+    let product = &options.product;
     if options.predicts()
-        && let Some(model) = model(tuner.device(), options.product.precision)?
+        && let Some(model) = model(tuner.device(), Purpose::of(product.precision, product.vectors))?
     {
         tuner = tuner.with_model(model);
     }

@@ -325,7 +325,7 @@ fn sources(case: &Case<'_>) -> String {
     }
     let missing = match workload.effort {
         _ if workload.vectors > 1 => {
-            " Trained models and stored timings of single vectors do not apply to several."
+            " No trained model of several vectors is loaded, and those of single vectors do not apply."
         }
         Effort::Predict => " No trained model of this device is loaded: `ellect tune` trains one.",
         _ => "",

@@ -105,11 +105,7 @@ pub fn baseline_spmv_s(size: [usize; 3], target: &Target<'_>) -> Option<f64> {
 }
 
 /// As [`baseline_spmv_s`], for products of `vectors` vectors.
-pub(crate) fn baseline_product_s(
-    size: [usize; 3],
-    target: &Target<'_>,
-    vectors: usize,
-) -> Option<f64> {
+pub fn baseline_product_s(size: [usize; 3], target: &Target<'_>, vectors: usize) -> Option<f64> {
     Some(entries(size, target, vectors)?.first()?.cost.spmv_s)
 }
 

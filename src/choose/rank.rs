@@ -3,6 +3,7 @@
 use super::{Baseline, Choice, Ranked, Refused, Speedup, Workload, explain};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, Times, works};
+use crate::device::Kind;
 use crate::features::Features;
 use crate::format::{Candidate, Refusal, Target, Work, baseline};
 
@@ -139,6 +140,7 @@ fn enter(
     let mut entries = Vec::new();
     let mut refused = Vec::new();
     let changes = workload.values.updates() > 0;
+    let many = workload.vectors > 1 && target.device.kind == Kind::Gpu;
     for (candidate, work) in works(analysis, target).iter().cloned() {
         let takes_any = candidate.rounding(target) > 0.0;
         if changes && candidate.format.by_values && !takes_any {
@@ -146,6 +148,12 @@ fn enter(
                 "values are to change, and it holds only values that are the same where these are; \
                  name it, or say that they stay, if the new ones will be",
             );
+            refused.push(Refused { candidate, reason });
+            continue;
+        }
+        let same = candidate.in_several().filter(|_| many);
+        if let Some(same) = same {
+            let reason = Refusal::new(format!("it multiplies several vectors as {same} does"));
             refused.push(Refused { candidate, reason });
             continue;
         }

@@ -262,6 +262,16 @@ impl Candidate {
         format!("{other}{}", params.collect::<String>()).parse().ok()
     }
 
+    /// Returns the candidate whose kernels multiply several vectors on a GPU in place of this one's, if
+    /// they are those of another one: threads share a row in products with one vector only.
+    pub(crate) fn in_several(&self) -> Option<Candidate> {
+        let shared = |(name, value): (&str, Value)| name == "tpr" && value != Value::Int(1);
+        let at = self.params.iter().position(shared)?;
+        let mut other = self.clone();
+        other.params.0[at].1 = Value::Int(1);
+        (self.format.vectors_at_once_on_gpu > 1).then_some(other)
+    }
+
     /// Tells whether another candidate stands in for this one in estimates.
     pub(crate) fn has_stand_in(&self) -> bool {
         self.format.narrows.is_some() || self.format.figures_of.is_some()

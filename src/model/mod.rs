@@ -15,6 +15,7 @@ pub(crate) mod forest;
 pub(crate) mod gate;
 mod name;
 pub(crate) mod predictor;
+mod purpose;
 pub(crate) mod quick;
 pub(crate) mod rules;
 
@@ -40,6 +41,7 @@ pub(crate) use gate::{
 };
 pub use name::ModelName;
 pub use predictor::Predictor;
+pub use purpose::Purpose;
 use quick::QuickCandidate;
 pub(crate) use quick::{QuickModel, Stage};
 pub(crate) use rules::Rules;
@@ -147,6 +149,9 @@ pub struct Model {
     pub device: String,
     /// Precision of the values.
     pub precision: Precision,
+    /// True of a model for products with several vectors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
     /// Hash of the records that the model was trained on.
     pub data: String,
     /// Seed of the training.
@@ -215,7 +220,7 @@ pub struct Prediction {
 }
 
 impl Model {
-    /// Reads the contents of a model file for this device and precision: as [`Model::bytes`] returns
+    /// Reads the contents of a model file for this device and purpose: as [`Model::bytes`] returns
     /// them or as earlier versions wrote them, or the model as JSON, each compressed or plain. The
     /// whole file is accepted or none of it. Earlier names of formats are replaced by current ones.
     ///
@@ -224,35 +229,31 @@ impl Model {
     pub fn parse(
         bytes: &[u8],
         device: &str,
-        precision: Precision,
+        purpose: impl Into<Purpose>,
     ) -> std::result::Result<Model, LoadFault> {
-        Model::checked(Bytes::copy_from_slice(bytes), device, precision)
+        Model::checked(Bytes::copy_from_slice(bytes), device, purpose.into())
     }
 
     /// Like [`Model::parse`], without copying the bytes.
     fn checked(
         bytes: Bytes,
         device: &str,
-        precision: Precision,
+        purpose: Purpose,
     ) -> std::result::Result<Model, LoadFault> {
-        let model = Model::read(bytes, device, precision)?;
+        let model = Model::read(bytes, device, purpose)?;
         model.check()?;
         Ok(model)
     }
 
     /// Reads the contents of a model file like [`Model::parse`], but does not check its names and
     /// numbers.
-    fn read(
-        bytes: Bytes,
-        device: &str,
-        precision: Precision,
-    ) -> std::result::Result<Model, LoadFault> {
+    fn read(bytes: Bytes, device: &str, purpose: Purpose) -> std::result::Result<Model, LoadFault> {
         let mut model = file::decode(bytes)?;
         model.rename();
-        if model.device != device || model.precision != precision {
+        if model.device != device || model.purpose() != purpose {
             return Err(LoadFault::Target {
-                got: format!("{} in {}", model.device, model.precision),
-                wanted: format!("{device} in {precision}"),
+                got: format!("{} in {}", model.device, model.purpose()),
+                wanted: format!("{device} in {purpose}"),
             });
         }
         Ok(model)
@@ -289,30 +290,34 @@ impl Model {
     /// # Errors
     /// [`Error::Input`] with the reason if a model does not load; [`Error::Io`] if its file cannot
     /// be read.
-    pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Model>> {
-        Model::find(Some(&data.join("models")), device, precision)
+    pub fn open(
+        data: &Path,
+        device: &Device,
+        purpose: impl Into<Purpose>,
+    ) -> Result<Option<Model>> {
+        Model::find(Some(&data.join("models")), device, purpose.into())
     }
 
     /// Opens the shipped model of this device, or of its proxy device; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Input`] with the reason if it does not load.
-    pub fn shipped(device: &Device, precision: Precision) -> Result<Option<Model>> {
-        Model::find(None, device, precision)
+    pub fn shipped(device: &Device, purpose: impl Into<Purpose>) -> Result<Option<Model>> {
+        Model::find(None, device, purpose.into())
     }
 
     /// This shipped model with the scores that were computed again since it was trained.
     fn rescored(mut self) -> Model {
         type Scores = BTreeMap<String, BTreeMap<String, f64>>;
         let all: Scores = serde_json::from_str(RESCORED).unwrap_or_default();
-        let name = format!("{}-{}", self.device, self.precision);
+        let name = format!("{}-{}", self.device, self.purpose());
         self.scores.extend(all.get(&name).into_iter().flatten().map(|(key, s)| (key.clone(), *s)));
         self
     }
 
     /// Tells whether a folder holds a model of a device.
-    pub fn is_in_folder(folder: &Path, device: &str, precision: Precision) -> bool {
-        file_names(device, precision).into_iter().any(|file| folder.join(file).exists())
+    pub fn is_in_folder(folder: &Path, device: &str, purpose: impl Into<Purpose>) -> bool {
+        file_names(device, purpose.into()).into_iter().any(|file| folder.join(file).exists())
     }
 
     /// Reads the model of a device from a folder; `None` if there is none.
@@ -320,13 +325,18 @@ impl Model {
     /// # Errors
     /// [`Error::Input`] with the reason if the model does not load; [`Error::Io`] if its file
     /// cannot be read.
-    pub fn in_folder(folder: &Path, device: &str, precision: Precision) -> Result<Option<Model>> {
-        for file in file_names(device, precision) {
+    pub fn in_folder(
+        folder: &Path,
+        device: &str,
+        purpose: impl Into<Purpose>,
+    ) -> Result<Option<Model>> {
+        let purpose = purpose.into();
+        for file in file_names(device, purpose) {
             let path = folder.join(file);
             let name = path.display().to_string();
             match std::fs::read(&path) {
                 Ok(bytes) => {
-                    let model = Model::checked(bytes.into(), device, precision);
+                    let model = Model::checked(bytes.into(), device, purpose);
                     return model.map(Some).map_err(|fault| in_file(&name, &fault));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -336,21 +346,21 @@ impl Model {
         Ok(None)
     }
 
-    fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
-        let own = folder.map(|folder| Model::in_folder(folder, &device.name, precision));
+    fn find(folder: Option<&Path>, device: &Device, purpose: Purpose) -> Result<Option<Model>> {
+        let own = folder.map(|folder| Model::in_folder(folder, &device.name, purpose));
         if let Some(model) = own.transpose()?.flatten() {
             return Ok(Some(model));
         }
-        let names = file_names(&device.name, precision);
+        let names = file_names(&device.name, purpose);
         let named = |name: &String| SHIPPED.iter().find(|(shipped, _)| shipped == name);
         let shipped = names.iter().find_map(named);
         match (shipped, device.proxy()) {
             (Some((name, bytes)), _) => {
                 // A test checks the models that ship.
-                let model = Model::read(Bytes::from_static(bytes), &device.name, precision);
+                let model = Model::read(Bytes::from_static(bytes), &device.name, purpose);
                 Ok(Some(model.map_err(|fault| in_file(name, &fault))?.rescored()))
             }
-            (None, Some(proxy)) => Model::find(folder, &proxy, precision),
+            (None, Some(proxy)) => Model::find(folder, &proxy, purpose),
             (None, None) => Ok(None),
         }
     }
@@ -423,14 +433,14 @@ fn in_file(name: &str, fault: &LoadFault) -> Error {
 }
 
 /// Returns the file name of a model in its folder, for instance `h200-f64.model`.
-pub fn file_name(device: &str, precision: Precision) -> String {
-    format!("{device}-{precision}.model")
+pub fn file_name(device: &str, purpose: impl Into<Purpose>) -> String {
+    format!("{device}-{}.model", purpose.into())
 }
 
 /// Returns the names that the file of a model may have: the current one, then that of earlier
 /// versions, which wrote the whole model as compressed JSON.
-fn file_names(device: &str, precision: Precision) -> [String; 2] {
-    [file_name(device, precision), format!("{device}-{precision}.json.zst")]
+fn file_names(device: &str, purpose: Purpose) -> [String; 2] {
+    [file_name(device, purpose), format!("{device}-{purpose}.json.zst")]
 }
 
 #[cfg(test)]

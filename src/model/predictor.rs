@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{Model, Prediction, QuickCandidate, Regressor, Stage};
+use super::{Model, Prediction, Purpose, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, saved_s, terms, works};
 use crate::device::{Device, Kind};
@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
 use crate::par;
-use crate::scalar::Precision;
 
 /// Lower bound of predictions, as a share of the time of the longest row, if few threads process
 /// that whole row: the training set may not contain rows of that length.
@@ -131,9 +130,10 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Model::open`].
-    pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Self>> {
-        let Some(model) = Model::open(data, device, precision)? else { return Ok(None) };
-        let ships = !Model::is_in_folder(&data.join("models"), &device.name, precision);
+    pub fn open(data: &Path, device: &Device, purpose: impl Into<Purpose>) -> Result<Option<Self>> {
+        let purpose = purpose.into();
+        let Some(model) = Model::open(data, device, purpose)? else { return Ok(None) };
+        let ships = !Model::is_in_folder(&data.join("models"), &device.name, purpose);
         let probed = ships && device.kind == Kind::Host && !device.fitted;
         let known = |other: &Device| other.name == model.device;
         let learned = probed.then(|| Device::shipped().into_iter().find(known)).flatten();
@@ -232,10 +232,25 @@ impl Predictor {
     /// the model does not know, is predicted from the other format with the same parameters: it saves a
     /// part of what the estimates tell.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
+        self.predict_for(1, analysis, target)
+    }
+
+    /// Predicts every candidate that applies to the matrix, for products with this number of vectors; the
+    /// model has to be one for such products ([`Purpose`]).
+    ///
+    /// As [`Predictor::predict`] otherwise.
+    pub fn predict_for(
+        &self,
+        vectors: usize,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+    ) -> Prediction {
         let see = || {
             let learned = self.learned.as_ref().map(|device| Target { device, ..*target });
-            let learned = learned.map(|target| Estimator::new(analysis, &target));
-            (Features::of(analysis), Estimator::new(analysis, target), learned)
+            let learned =
+                learned.map(|target| Estimator::new(analysis, &target).with_vectors(vectors));
+            let estimator = Estimator::new(analysis, target).with_vectors(vectors);
+            (Features::of(analysis), estimator, learned)
         };
         let (seen, works) = par::join(see, || works(analysis, target));
         let (features, estimator, learned) = seen;

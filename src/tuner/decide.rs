@@ -80,7 +80,7 @@ impl Tuner {
         let model = self.model(workload, T::PRECISION);
         let [nrows, _, nnz] = size.map(|n| n as u64);
         let baseline_s = baseline_product_s(size, &target, workload.vectors);
-        let gates = model.map(|model| model.model().gates());
+        let gates = self.gates(workload, T::PRECISION);
         let place = subject.place(device.kind);
         let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
         // True if the host takes no part in the decision, unless it analyses the matrix.
@@ -208,7 +208,7 @@ impl Tuner {
         workload: &Workload,
     ) -> Result<Analysed> {
         let model = self.model(workload, target.precision);
-        let predict = || model.map(|model| model.predict(analysis, target));
+        let predict = || model.map(|model| model.predict_for(workload.vectors, analysis, target));
         let (prediction, _) = par::join(predict, || analysis.fingerprint());
         let confidence = prediction.as_ref().map(|p| p.confidence);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
@@ -332,7 +332,7 @@ impl Tuner {
     /// Tells whether a quick model decides about matrices on a GPU with few products. Otherwise
     /// every decision analyses the matrix.
     pub(crate) fn decides_quickly(&self, precision: Precision, workload: &Workload) -> bool {
-        let gates = self.model(workload, precision).map(|model| model.model().gates());
+        let gates = self.gates(workload, precision);
         let policy = Policy::new(Mode::Prepare, Place::Gpu, workload, [0; 2], Some(0.0), gates);
         policy.is_quick()
     }

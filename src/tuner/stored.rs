@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::device::Device;
 use crate::error::{Error, WisdomFault};
-use crate::model::{Model, Predictor};
-use crate::scalar::Precision;
+use crate::model::{Model, Predictor, Purpose};
 use crate::wisdom::Wisdom;
 use crate::workload::Effort;
 
@@ -25,8 +24,8 @@ pub(super) struct Stored {
 #[derive(Debug)]
 struct Folder {
     data: PathBuf,
-    /// Models by precision, in the order of [`Precision::ALL`].
-    models: [OnceLock<FoundModel>; Precision::ALL.len()],
+    /// Models in the order of [`Purpose::ALL`].
+    models: [OnceLock<FoundModel>; Purpose::ALL.len()],
     wisdom: Mutex<Option<FoundWisdom>>,
 }
 
@@ -54,16 +53,16 @@ impl Stored {
         self.folder = Some(Folder { data, models, wisdom: Mutex::default() });
     }
 
-    /// Returns the model of this precision, if there is one; the first call reads it.
-    pub(super) fn model(&self, device: &Device, precision: Precision) -> Option<&Predictor> {
-        let given = self.models.iter().find(|model| model.model().precision == precision);
+    /// Returns the model of this purpose, if there is one; the first call reads it.
+    pub(super) fn model(&self, device: &Device, purpose: Purpose) -> Option<&Predictor> {
+        let given = self.models.iter().find(|model| model.model().purpose() == purpose);
         if let Some(given) = given {
             return Some(given);
         }
         let folder = self.folder.as_ref()?;
-        let place = Precision::ALL.into_iter().position(|one| one == precision)?;
+        let place = Purpose::ALL.into_iter().position(|one| one == purpose)?;
         let found = &folder.models[place];
-        found.get_or_init(|| FoundModel::open(&folder.data, device, precision)).model.as_ref()
+        found.get_or_init(|| FoundModel::open(&folder.data, device, purpose)).model.as_ref()
     }
 
     /// Returns the wisdom for a choice of this effort; the first call opens it. Only an effort that
@@ -95,12 +94,12 @@ impl Stored {
 
 impl FoundModel {
     /// Opens the model in the folder; the shipped one if that does not load.
-    fn open(data: &Path, device: &Device, precision: Precision) -> Self {
-        let error = match Predictor::open(data, device, precision) {
+    fn open(data: &Path, device: &Device, purpose: Purpose) -> Self {
+        let error = match Predictor::open(data, device, purpose) {
             Ok(model) => return FoundModel { model, warning: None },
             Err(error) => error,
         };
-        let shipped = Model::shipped(device, precision).ok().flatten().map(Predictor::new);
+        let shipped = Model::shipped(device, purpose).ok().flatten().map(Predictor::new);
         let instead = match &shipped {
             Some(_) => "the shipped model predicts",
             None => "closed formulas estimate",

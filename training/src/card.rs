@@ -20,12 +20,15 @@ const WORST: usize = 10;
 pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     let model = &trained.model;
     let mut text = format!(
-        "# Model of {} in {}\n\nThe model predicts the time of one product y = A x for every \
+        "# Model of {} in {}{}\n\nThe model predicts the time of one product y = A x for every \
          candidate (a storage format with its parameters). Each format has one regressor of the \
          logarithm of a ratio of times. All use the plan '{}', which had the least regret in \
          cross-validation over families of matrices. The tables below score the choices that the \
          predictions lead to, on matrices of families held out of the training.",
-        model.device, model.precision, model.plan
+        model.device,
+        model.precision,
+        if model.several { ", for products with several vectors" } else { "" },
+        model.plan
     );
     if let Some(Row { all, .. }) = report.rows.iter().find(|row| row.rule == MODEL) {
         text += &format!(

@@ -74,6 +74,9 @@ pub struct Case {
     pub margin: f64,
     /// Precision of the values.
     pub precision: Precision,
+    /// Number of vectors of a product; not in the hash by which a model knows its cases if it is 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub vectors: usize,
     /// Number of rows.
     pub nrows: u64,
     /// Number of nonzeros.
@@ -90,6 +93,11 @@ pub struct Case {
     /// Reasons why other candidates were not timed, except those that the run had no time for.
     #[serde(skip)]
     pub untimed: BTreeMap<String, Untimed>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
+fn is_one(vectors: &usize) -> bool {
+    *vectors == 1
 }
 
 /// The reason why a candidate was not timed.

@@ -10,7 +10,7 @@ use ellect::cost::{Cost, CostInputs};
 use ellect::device::Device;
 use ellect::format::{Basis, CSR, Candidate};
 use ellect::measure::{Measurement, Outcome};
-use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::choose::baseline_product_s;
 use ellect::unstable::cost::{Estimator, relate, terms};
 use ellect::unstable::format::sort_key;
 use ellect::unstable::wisdom::{Record, StructureRecord, other_image};
@@ -20,23 +20,30 @@ use serde_json::Value;
 use crate::case::{Case, Trial, Untimed};
 use crate::corpus::{Families, family_of};
 
-/// The contents of all record files.
+/// The contents of all record files: of products with one vector, or of those with several.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
+    /// True if measurements of products with several vectors are kept, and the others left out.
+    several: bool,
     structures: HashMap<Fingerprint, StructureRecord>,
     sources: HashMap<Fingerprint, String>,
     measurements: Vec<Measurement>,
 }
 
 impl Records {
+    /// Returns no records, of products with several vectors if `several`, else of those with one.
+    pub fn new(several: bool) -> Self {
+        Records { several, ..Records::default() }
+    }
+
     /// Adds a record.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Structure(structure) => {
                 self.structures.insert(structure.fingerprint, structure);
             }
-            // Models are for products of one vector.
-            Record::Measurement(measurement) if !measurement.is_of_one_vector() => {}
+            // A model is for products with one vector, or for those with several.
+            Record::Measurement(m) if m.is_of_one_vector() == self.several => {}
             Record::Measurement(measurement) => self.measurements.push(*measurement),
         }
     }
@@ -171,27 +178,30 @@ impl Records {
     /// Returns the cases of a device, ordered by source, from the measurements in the original
     /// basis and the matrices' records. Of two records of a candidate, the later one counts.
     pub fn cases(&self, device: &Device) -> Vec<Case> {
-        type Key<'a> = (&'a str, Fingerprint, Precision);
+        type Key<'a> = (&'a str, Fingerprint, Precision, usize);
         type Sorted<'a> = BTreeMap<Cow<'a, str>, &'a Measurement>;
         let mut groups: BTreeMap<Key<'_>, Sorted<'_>> = BTreeMap::new();
-        let mut untimed: BTreeMap<(Fingerprint, Precision), Vec<&Measurement>> = BTreeMap::new();
+        let mut untimed: BTreeMap<(Fingerprint, Precision, usize), Vec<&Measurement>> =
+            BTreeMap::new();
         for m in self.measurements.iter().filter(|m| m.device == device.name) {
             let Some(structure) = self.structures.get(&m.fingerprint) else { continue };
             if m.basis != Basis::Original {
                 continue;
             }
             if m.cost().is_none() {
-                untimed.entry((m.fingerprint, m.precision)).or_default().push(m);
+                let key = (m.fingerprint, m.precision, m.protocol.vectors);
+                untimed.entry(key).or_default().push(m);
                 continue;
             }
-            let key = (structure.source.as_str(), m.fingerprint, m.precision);
+            let (precision, vectors) = (m.precision, m.protocol.vectors);
+            let key = (structure.source.as_str(), m.fingerprint, precision, vectors);
             let kept = groups.entry(key).or_default().entry(sort_key(&m.candidate)).or_insert(m);
             if kept.provenance.taken_at <= m.provenance.taken_at {
                 *kept = m;
             }
         }
         let case = |(key, measured): (Key<'_>, Sorted<'_>)| {
-            let (source, fingerprint, precision) = key;
+            let (source, fingerprint, precision, vectors) = key;
             let structure = &self.structures[&fingerprint];
             let csr_s = measured.values().find(|m| m.candidate == CSR).and_then(|m| m.cost());
             let csr_s = csr_s.map(|cost| cost.spmv_s);
@@ -199,7 +209,7 @@ impl Records {
             let mut trials: Vec<Trial> = trials.collect();
             let target = Workload::default().target(device, precision);
             let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
-            let untimed = untimed.get(&(fingerprint, precision)).into_iter().flatten();
+            let untimed = untimed.get(&(fingerprint, precision, vectors)).into_iter().flatten();
             let untimed = untimed.map(|m| (m.candidate.clone(), why_untimed(m, device)));
             relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
             Case {
@@ -213,9 +223,10 @@ impl Records {
                 kind: device.kind,
                 margin: device.margin,
                 precision,
+                vectors,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
-                baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
+                baseline_estimate_s: baseline_product_s(size, &target, vectors).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,
@@ -234,7 +245,8 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     match (&measurement.outcome, inputs, candidate) {
         (Outcome::Cut { .. }, Some(inputs), Some(candidate)) => {
             let target = Workload::default().target(device, measurement.precision);
-            let estimator = Estimator::of(inputs.matrix, &target);
+            let vectors = measurement.protocol.vectors;
+            let estimator = Estimator::of(inputs.matrix, &target).with_vectors(vectors);
             Untimed::Cut(estimator.cost(&candidate, &inputs.work))
         }
         _ => Untimed::Refused,
@@ -256,7 +268,8 @@ fn trial(measurement: &Measurement, device: &Device, csr_s: Option<f64>) -> Opti
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let inputs = measurement.inputs.as_deref()?;
     let target = Workload::default().target(device, measurement.precision);
-    let estimator = Estimator::of(inputs.matrix, &target);
+    let vectors = measurement.protocol.vectors;
+    let estimator = Estimator::of(inputs.matrix, &target).with_vectors(vectors);
     let times = estimator.times(&candidate, &inputs.work);
     Some(Trial {
         name: candidate.to_string(),

@@ -29,6 +29,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         schema: SCHEMA,
         device: first.device.clone(),
         precision: first.precision,
+        several: first.vectors > 1,
         data: data_of(cases)?,
         seed: settings.seed,
         commit: settings.commit.clone(),

@@ -18,6 +18,7 @@ pub fn case(class: &str, rows: usize) -> Case {
     let analysis = Analysis::of(&csr);
     let features = Features::of(&analysis);
     Case {
+        vectors: 1,
         source: class.into(),
         family: class.into(),
         fingerprint: analysis.fingerprint(),

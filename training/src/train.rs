@@ -46,8 +46,14 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let Trees { gate_rules: gate, quick_picks } = gate::trees(cases, &predicted, &everywhere)?;
-    let quick = quick::learn(cases, settings)?.map(|(learned, _)| learned);
+    // Whether to analyse a matrix is decided for products with one vector only.
+    let (Trees { gate_rules: gate, quick_picks }, quick) = match first.vectors {
+        1 => (
+            gate::trees(cases, &predicted, &everywhere)?,
+            quick::learn(cases, settings)?.map(|(learned, _)| learned),
+        ),
+        _ => (Trees::default(), None),
+    };
     let model = Model { scores, rules, gate, quick_picks, quick, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::records::read_lines;
-use crate::options::{duration, size, timing_backend};
+use crate::options::{duration, size, timing_backend, vectors};
 use crate::output::{bar, print};
 
 /// Arguments of `ellect bench`.
@@ -52,6 +52,10 @@ pub struct Bench {
     /// Basis of x and y: original or permuted
     #[arg(long, default_value_t = Basis::Original)]
     basis: Basis,
+    /// Vectors of each product: 1, or more for several right-hand sides at a time
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = vectors,
+        conflicts_with_all = ["devices", "features", "choices", "records", "solver"])]
+    vectors: usize,
     /// Divide each matrix among these devices instead, and compare products with those of one
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
         conflicts_with_all = ["device", "features", "choices", "records", "only"])]
@@ -307,7 +311,7 @@ fn one<T: Scalar>(
     let target = workload.target(backend.device(), T::PRECISION);
     let analysis = Analysis::sampled(csr);
     let session = Session::new(backend, csr, &analysis, target)
-        .with_protocol(protocol())
+        .with_protocol(Protocol { vectors: bench.vectors, ..protocol() })
         .with_limits(TimeLimits { each: bench.limit, ..TimeLimits::default() });
     let bar = bar(chosen.len() as u64, "timing");
     session.run(chosen.iter().map(Task::from), &mut |step| -> Result<()> {

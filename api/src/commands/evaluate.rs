@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ellect::device::Device;
-use ellect::model::{Model, file_name};
+use ellect::model::{Model, Purpose, file_name};
 use ellect::unstable::wisdom::Record;
 use ellect::{Precision, Wisdom, device};
 use ellect_training::crossval::cross_validate;
@@ -62,7 +62,7 @@ const FEW: usize = 8;
 pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let input = &evaluate.input;
     let shipped = || {
-        let mut records = Records::default();
+        let mut records = Records::new(input.several);
         Wisdom::shipped().each_shipped(|record| records.add(record));
         Ok(records)
     };
@@ -134,7 +134,8 @@ fn replay(
         bail!("no model of {} in {precision} ships, so there is nothing to replay", device.name);
     };
     let scores = replay_scores(cases, model.clone(), device)?;
-    let name = format!("{}-{precision}", device.name);
+    let purpose = model.purpose();
+    let name = format!("{}-{purpose}", device.name);
     if let Some(folder) = &evaluate.record {
         record_scores(folder, &name, scores)?;
         return Ok(false);
@@ -238,10 +239,10 @@ fn record(
     report: &Report,
     scores: BTreeMap<String, f64>,
 ) -> Result<()> {
-    let Model { device, precision, .. } = &trained.model;
-    record_scores(folder, &format!("{device}-{precision}"), scores)?;
+    let (device, purpose) = (&trained.model.device, trained.model.purpose());
+    record_scores(folder, &format!("{device}-{purpose}"), scores)?;
     let card = card::card(cases, trained, report);
-    let path = folder.join(file_name(device, *precision)).with_extension("md");
+    let path = folder.join(file_name(device, purpose)).with_extension("md");
     write_file(&path, |out| Ok(out.write_all(card.as_bytes())?))
 }
 
@@ -298,11 +299,12 @@ fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
 /// This is the model in the named folder. Without one, it is the shipped model (of the proxy device
 /// if the device has none) if shipped records are evaluated or models are scored unchanged.
 fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Result<Option<Model>> {
+    let purpose = Purpose { precision, several: evaluate.input.several };
     if let Some(folder) = &evaluate.models {
-        return Ok(Some(of_folder(folder, device, precision)?));
+        return Ok(Some(of_folder(folder, device, purpose)?));
     }
     match evaluate.input.records.is_empty() || evaluate.as_is {
-        true => Ok(Model::shipped(device, precision)?),
+        true => Ok(Model::shipped(device, purpose)?),
         false => Ok(None),
     }
 }

@@ -46,8 +46,8 @@ pub(super) fn tuner(
 ) -> Result<(Tuner, Option<Arc<Wisdom>>)> {
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
-    let tuner = tuner_of(options, backend, wisdom.clone(), |device, precision| {
-        Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
+    let tuner = tuner_of(options, backend, wisdom.clone(), |device, purpose| {
+        Predictor::open(&home.data, device, purpose).map(|model| model.map(Arc::new))
     })?;
     Ok((tuner.with_source(name(input, options)), wisdom))
 }

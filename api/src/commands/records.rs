@@ -48,12 +48,16 @@ pub struct RecordArgs {
     /// Precisions to use
     #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
     pub precision: Vec<Precision>,
+    /// Use records of products with several vectors, for which there are models of their own, instead
+    /// of those of products with one
+    #[arg(long)]
+    pub several: bool,
 }
 
 /// Reads this user's records, and those of the device that other hosts share.
-pub fn own(home: &Home, device: &str) -> Result<Records> {
+pub fn own(home: &Home, device: &str, several: bool) -> Result<Records> {
     let (wisdom, client) = home.sharing(Wisdom::open_existing(&home.data)?)?;
-    let mut records = Records::default();
+    let mut records = Records::new(several);
     with_shared(&wisdom, client.as_deref(), device)?
         .into_iter()
         .for_each(|record| records.add(record));
@@ -103,7 +107,7 @@ pub fn read(
     let mut records = match input.records.as_slice() {
         [] => others()?,
         paths => {
-            let mut records = Records::default();
+            let mut records = Records::new(input.several);
             for path in paths {
                 let text = read_lines(path)?;
                 records.read(&text).with_context(|| path.display().to_string())?;

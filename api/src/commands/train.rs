@@ -11,7 +11,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use ellect::device::Device;
 use ellect::format::BASELINES;
-use ellect::model::Model;
+use ellect::model::{Model, Purpose};
 use ellect::{Precision, Wisdom, device, model};
 use ellect_training::crossval::Predicted;
 use ellect_training::evaluate::{Unseen, report};
@@ -115,7 +115,13 @@ pub fn with_baseline(cases: Vec<Case>) -> Vec<Case> {
 /// Trains one model per precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
-    let records = read(&train.input, &device, &|| own(home, &device.name))?;
+    let records = read(&train.input, &device, &|| own(home, &device.name, train.input.several))?;
+    if train.input.several && (train.by_features || train.fit.out.is_none()) {
+        bail!(
+            "models for several vectors are not installed by this command, and have no quick model: \
+             name a folder with --out, and leave out --by-features"
+        );
+    }
     match train.by_features {
         true => fit_by_features(&records, &device, &train.input.precision, &train.fit, home)?,
         false => fit_all(records, device, &train.input.precision, &train.fit, home)?,
@@ -160,7 +166,7 @@ fn fit_by_features(
 pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     let input = &profile.input;
     let device = device::find_in(&input.device, &home.data)?;
-    let records = read(input, &device, &|| own(home, &device.name))?;
+    let records = read(input, &device, &|| own(home, &device.name, input.several))?;
     if records.timed(&device.name).next().is_none() {
         bail!("no record is of a product timed on {}; --device names another device", device.name);
     }
@@ -207,7 +213,7 @@ pub fn fit_all(
             continue;
         }
         let working = spinner("training");
-        let used = Model::open(&home.data, &device, precision)?;
+        let used = Model::open(&home.data, &device, Purpose::of(precision, cases[0].vectors))?;
         let mut trained = match &fit.out {
             Some(_) => ellect_training::train(&cases, &settings)?,
             None => trained_with_shipped(&cases, &device, used.as_ref(), &settings)?,
@@ -237,7 +243,7 @@ fn now_s() -> u64 {
 /// Writes a model and its card to a folder; returns the path of the model.
 fn write(out: &Path, model: &Model, card: &str) -> Result<String> {
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let path = out.join(model::file_name(&model.device, model.precision));
+    let path = out.join(model::file_name(&model.device, model.purpose()));
     let bytes = model.bytes()?;
     write_file(&path, |out| Ok(out.write_all(&bytes)?))?;
     write_file(&path.with_extension("md"), |out| Ok(out.write_all(card.as_bytes())?))?;
@@ -321,7 +327,7 @@ fn install_if_better(
 pub fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<()> {
     let (Some(folder), Some(first)) = (&fit.plots, cases.first()) else { return Ok(()) };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let name = model::file_name(&first.device, first.precision);
+    let name = model::file_name(&first.device, Purpose::of(first.precision, first.vectors));
     let name = name.trim_end_matches(".model");
     for (plot, svg) in card::plots(cases, predicted, settings)? {
         let path = folder.join(format!("{name}-{plot}.svg"));
@@ -331,10 +337,11 @@ pub fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Setti
 }
 
 /// Reads the model of a device from a folder that must have one.
-pub fn of_folder(folder: &Path, device: &Device, precision: Precision) -> Result<Model> {
-    let model = Model::in_folder(folder, &device.name, precision)?;
+pub fn of_folder(folder: &Path, device: &Device, purpose: impl Into<Purpose>) -> Result<Model> {
+    let purpose = purpose.into();
+    let model = Model::in_folder(folder, &device.name, purpose)?;
     model.with_context(|| {
-        format!("{}: there is no model of {} in {precision}", folder.display(), device.name)
+        format!("{}: there is no model of {} in {purpose}", folder.display(), device.name)
     })
 }
 

@@ -48,9 +48,9 @@ use axum::http::header::{
 };
 use axum::http::{HeaderName, Method};
 use axum::middleware::{from_fn_with_state, map_request};
+use ellect::Wisdom;
 use ellect::device::Device;
-use ellect::model::Predictor;
-use ellect::{Precision, Wisdom};
+use ellect::model::{Predictor, Purpose};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -186,10 +186,10 @@ impl Service {
     fn model(
         &self,
         device: &Device,
-        precision: Precision,
+        purpose: impl Into<Purpose>,
     ) -> Result<Option<Arc<Predictor>>, Failure> {
         // A model that does not load is a fault of the service, not of the request.
-        self.models.open(&self.config.data, device, precision).map_err(Failure::internal)
+        self.models.open(&self.config.data, device, purpose.into()).map_err(Failure::internal)
     }
 
     /// Reads models again when they are next used, and forgets what followed from the old ones.

@@ -10,9 +10,8 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use ellect::Precision;
 use ellect::device::{self, Device};
-use ellect::model::{Predictor, file_name};
+use ellect::model::{Predictor, Purpose, file_name};
 use serde_json::{Value, json};
 
 use super::Service;
@@ -28,15 +27,15 @@ const CARDS: [(&str, &str); 4] = [
     ("h200-f64.model", include_str!("../../../models/h200-f64.md")),
 ];
 
-/// Cache of models by device and precision.
+/// Cache of models by device and purpose.
 ///
 /// The first request that uses a model loads it, because that takes longer than most choices; it is
 /// kept as long as the service runs.
 #[derive(Default)]
 pub struct Models {
-    opened: Mutex<HashMap<(String, Precision), Model>>,
+    opened: Mutex<HashMap<(String, Purpose), Model>>,
     /// Reasons why models do not load.
-    faults: Mutex<HashMap<(String, Precision), String>>,
+    faults: Mutex<HashMap<(String, Purpose), String>>,
 }
 
 /// A model; `None` if the device has none.
@@ -49,7 +48,7 @@ impl Models {
         self.faults().clear();
     }
 
-    fn faults(&self) -> MutexGuard<'_, HashMap<(String, Precision), String>> {
+    fn faults(&self) -> MutexGuard<'_, HashMap<(String, Purpose), String>> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,21 +61,16 @@ impl Models {
     ///
     /// # Errors
     /// As [`Predictor::open`]; the next request tries again.
-    pub fn open(
-        &self,
-        data: &Path,
-        device: &Device,
-        precision: Precision,
-    ) -> ellect::Result<Model> {
+    pub fn open(&self, data: &Path, device: &Device, purpose: Purpose) -> ellect::Result<Model> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (device.name.clone(), precision);
+        let key = (device.name.clone(), purpose);
         let found = opened().get(&key).cloned();
         if let Some(model) = found {
             return Ok(model);
         }
         // The lock is not held while a model loads, so requests for other models need not wait;
         // concurrent requests for the same model each load it.
-        let loaded = Predictor::open(data, device, precision);
+        let loaded = Predictor::open(data, device, purpose);
         match &loaded {
             Ok(_) => drop(self.faults().remove(&key)),
             Err(error) => drop(self.faults().insert(key.clone(), error.to_string())),
@@ -100,8 +94,8 @@ fn list(service: &Service) -> anyhow::Result<Value> {
     let all = Installed::of(data).list()?;
     let mut models = Vec::new();
     for device in device::all_in(data)? {
-        for precision in Precision::ALL {
-            let found = service.models.open(data, &device, precision)?;
+        for purpose in Purpose::ALL {
+            let found = service.models.open(data, &device, purpose)?;
             let Some(found) = found else { continue };
             let model = found.model();
             let name = model.name();
@@ -109,7 +103,8 @@ fn list(service: &Service) -> anyhow::Result<Value> {
             models.push(json!({
                 "id": name.id,
                 "device": device.name,
-                "precision": precision,
+                "precision": purpose.precision,
+                "several": purpose.several,
                 "state": "in use",
                 "trained_on": model.device,
                 "trained_at": model.trained_at,
@@ -118,7 +113,7 @@ fn list(service: &Service) -> anyhow::Result<Value> {
                 "formats": model.formats.keys().collect::<Vec<_>>(),
                 "scores": model.scores,
                 "verdict": known.and_then(|known| known.verdict),
-                "card": format!("/models/{}/{precision}/card", device.name),
+                "card": format!("/models/{}/{purpose}/card", device.name),
             }));
         }
     }
@@ -146,7 +141,7 @@ pub async fn reloaded(
 
 type Names = Result<axum::extract::Path<(String, String)>, PathRejection>;
 
-/// Shows the card of the model in use for a device and precision, a text in Markdown.
+/// Shows the card of the model in use for a device and purpose, a text in Markdown.
 ///
 /// # Errors
 /// 400 for unknown names, 404 if there is no model or it has no card.
@@ -155,18 +150,18 @@ pub async fn card(
     names: Names,
 ) -> Result<impl IntoResponse, Failure> {
     let names = names.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
-    let axum::extract::Path((device, precision)) = names;
-    let precision: Precision = precision.parse()?;
+    let axum::extract::Path((device, purpose)) = names;
+    let purpose: Purpose = purpose.parse()?;
     let reading = tokio::task::spawn_blocking(move || -> Result<Option<String>, Failure> {
         let data = &service.config.data;
         // Only names of profiles become names of files.
         let device = device::find_in(&device, data)?;
-        let Some(found) = service.model(&device, precision)? else { return Ok(None) };
-        let own = Installed::of(data).path(&device.name, precision);
+        let Some(found) = service.model(&device, purpose)? else { return Ok(None) };
+        let own = Installed::of(data).path(&device.name, purpose);
         if own.exists() {
             return Ok(fs::read_to_string(own.with_extension("md")).ok());
         }
-        let file = file_name(&found.model().device, precision);
+        let file = file_name(&found.model().device, purpose);
         let card = CARDS.iter().find(|(name, _)| *name == file);
         Ok(card.map(|(_, card)| card.to_string()))
     });
@@ -177,15 +172,21 @@ pub async fn card(
 
 #[cfg(test)]
 mod tests {
+    use ellect::model::Model;
+
     use super::*;
 
     #[test]
     fn every_model_that_ships_has_its_card_here() {
         for device in Device::shipped() {
-            for precision in Precision::ALL {
-                let file = file_name(&device.name, precision);
+            for purpose in Purpose::ALL {
+                if Model::shipped(&device, purpose).expect("it loads").is_none() {
+                    continue;
+                }
+                let file = file_name(&device.name, purpose);
                 let (_, card) = CARDS.iter().find(|(name, _)| *name == file).expect("a card");
-                assert!(card.starts_with(&format!("# Model of {} in {precision}", device.name)));
+                let title = format!("# Model of {} in {}", device.name, purpose.precision);
+                assert!(card.starts_with(&title), "{purpose}");
             }
         }
     }

@@ -199,8 +199,7 @@ fn measured_before(
     };
     let named = structure.features.iter().map(|(name, value)| (name.as_str(), *value));
     let features = Features::named(named)?;
-    let tuner =
-        tuner_of(options, backend, None, |device, precision| service.model(device, precision))?;
+    let tuner = tuner_of(options, backend, None, |device, purpose| service.model(device, purpose))?;
     let precision = options.product.precision;
     let mut choice = tuner.recommend_from(features, precision, &options.workload())?;
     choice.fingerprint = Some(fingerprint);
@@ -395,7 +394,7 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     let start = Instant::now();
     let (backend, wisdom) = (Arc::clone(backend), service.config.wisdom.clone());
     let tuner =
-        tuner_of(options, backend, wisdom, |device, precision| service.model(device, precision))?;
+        tuner_of(options, backend, wisdom, |device, purpose| service.model(device, purpose))?;
     if let Some(features) = received.features() {
         let choice = tuner.recommend_from(features?, T::PRECISION, &options.workload())?;
         service.metrics.stage("choose", start.elapsed().as_secs_f64());
