@@ -196,14 +196,15 @@ fn every_shipped_model_is_evaluated_without_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     for device in ellect::device::Device::shipped() {
         // The models choose as they did when their cards were written.
-        let (code, stated) =
-            ellect(folder.path(), &["evaluate", "--replay", "--device", &device.name]);
-        assert_eq!(code, 0, "{} {stated}", device.name);
-        assert_eq!(
-            stated.matches("replayed scores agree with the recorded ones").count(),
-            2,
-            "{stated}"
-        );
+        let replay = ["evaluate", "--replay", "--device", &device.name];
+        let of_several = Model::shipped(&device, Purpose::of(Precision::F64, 2)).expect("it loads");
+        let several = of_several.map(|_| [&replay[..], &["--several"]].concat());
+        for arguments in [Some(replay.to_vec()), several].into_iter().flatten() {
+            let (code, stated) = ellect(folder.path(), &arguments);
+            assert_eq!(code, 0, "{} {stated}", device.name);
+            let agree = stated.matches("replayed scores agree with the recorded ones").count();
+            assert_eq!(agree, 2, "{stated}");
+        }
     }
     // Models that learn from the records of hosts are no worse than those that ship.
     let evaluate = ["evaluate", "--quick", "--json", "--device", "cpu"];

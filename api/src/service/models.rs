@@ -20,10 +20,12 @@ use super::failure::{ARGUMENT, Failure, MODEL, NO_MODEL};
 use crate::installed::Installed;
 
 /// Cards of the models that ship, by the name of their file.
-const CARDS: [(&str, &str); 4] = [
+const CARDS: [(&str, &str); 6] = [
     ("cpu-f32.model", include_str!("../../../models/cpu-f32.md")),
     ("cpu-f64.model", include_str!("../../../models/cpu-f64.md")),
+    ("h200-f32-several.model", include_str!("../../../models/h200-f32-several.md")),
     ("h200-f32.model", include_str!("../../../models/h200-f32.md")),
+    ("h200-f64-several.model", include_str!("../../../models/h200-f64-several.md")),
     ("h200-f64.model", include_str!("../../../models/h200-f64.md")),
 ];
 
