@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use ellect::model::Purpose;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
@@ -23,7 +24,7 @@ use super::Service;
 use super::failure;
 use super::html;
 use super::routes::{Body, Contents, Needed, ROUTES, Route};
-use super::schemas::{Precision, Recommendation};
+use super::schemas::Recommendation;
 use crate::query;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| json!(made()));
@@ -109,7 +110,7 @@ fn of_path(name: &str) -> Parameter {
     let schema = match name {
         "id" => u64::schema(),
         "fingerprint" => text().pattern(Some("^[0-9a-f]{32}$")).into(),
-        "precision" => Precision::schema(),
+        "precision" => text().enum_values(Some(Purpose::ALL.map(|one| one.to_string()))).into(),
         _ => text().into(),
     };
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
