@@ -2,35 +2,69 @@
 
 use ellect::choose::{Choice, TransposedChoice};
 use ellect::cost::Source;
-use ellect::format::{FORMATS, Role};
+use ellect::format::{FORMATS, Role, Value};
 use ellect::units::{bytes, time};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::output::{table, wrap};
 
 /// Number of candidates shown by default.
 const SHOWN: usize = 10;
 
+/// A storage format.
+#[derive(Serialize, ToSchema)]
+pub struct Format {
+    /// Name, as candidates write it.
+    name: &'static str,
+    /// Full name.
+    title: &'static str,
+    /// Matrices that it suits.
+    suits: &'static str,
+    /// Publication or library that it comes from.
+    source: &'static str,
+    parameters: Vec<Parameter>,
+}
+
+/// A parameter of a storage format. Its values are whole numbers and words.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FormatParameter)]
+pub struct Parameter {
+    /// Name, as candidates write it.
+    name: &'static str,
+    /// Effect, in one sentence.
+    doc: &'static str,
+    /// Every legal value.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    values: &'static [Value],
+    #[schema(value_type = serde_json::Value)]
+    default: Value,
+    /// Values tried on a GPU.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    gpu: &'static [Value],
+    /// Values tried on a host.
+    #[schema(value_type = Vec<serde_json::Value>)]
+    host: &'static [Value],
+}
+
 /// Returns every format with its parameters, for JSON.
-pub fn formats() -> Value {
+pub fn formats() -> Vec<Format> {
     let formats = FORMATS.iter().map(|format| {
-        let params = format.params.iter().map(|param| {
-            json!({
-                "name": param.name,
-                "doc": param.doc,
-                "values": param.values,
-                "default": param.values[0],
-                "gpu": param.gpu,
-                "host": param.host,
-            })
+        let parameters = format.params.iter().map(|param| Parameter {
+            name: param.name,
+            doc: param.doc,
+            values: param.values,
+            default: param.values[0],
+            gpu: param.gpu,
+            host: param.host,
         });
-        json!({
-            "name": format.name,
-            "title": format.title,
-            "suits": format.suits,
-            "source": format.source,
-            "parameters": params.collect::<Vec<_>>(),
-        })
+        Format {
+            name: format.name,
+            title: format.title,
+            suits: format.suits,
+            source: format.source,
+            parameters: parameters.collect(),
+        }
     });
     formats.collect()
 }

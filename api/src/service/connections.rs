@@ -16,6 +16,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -248,7 +249,7 @@ async fn answer(
 
 /// Tells a client that there are too many connections.
 async fn refuse(mut stream: TcpStream, failure: Failure) -> io::Result<()> {
-    let body = failure.body().to_string();
+    let body = json!(failure.body()).to_string();
     let head = format!(
         "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          retry-after: {RETRY_AFTER_S}\r\nconnection: close\r\n\r\n",

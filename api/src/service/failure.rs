@@ -8,7 +8,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ellect::Error;
 use ellect::error::At;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 /// A code of failures: a stable word for programs.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,6 +84,38 @@ pub struct Failure {
     pub detail: Value,
 }
 
+/// The answer to a request that failed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Error)]
+pub struct Body {
+    error: Reason,
+}
+
+/// The reason that a request or a job failed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Reason {
+    #[schema(schema_with = words)]
+    code: String,
+    /// The code, for programs that were written for earlier versions.
+    kind: String,
+    /// A sentence for people.
+    message: String,
+    /// Figures for programs.
+    #[schema(value_type = Option<Object>, required)]
+    detail: Value,
+}
+
+/// Returns the schema of the words of all codes.
+fn words() -> Object {
+    let meaning =
+        |code: &&Code| format!("{} ({}): {}", code.word, code.status.as_u16(), code.meaning);
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(CODES.iter().map(|code| code.word)))
+        .description(Some(CODES.iter().map(meaning).collect::<Vec<_>>().join("; ")))
+        .build()
+}
+
 /// Seconds after which a caller that got status 429 or 503 may try again.
 pub const RETRY_AFTER_S: u32 = 5;
 
@@ -104,12 +139,16 @@ impl Failure {
         )
     }
 
-    /// Returns the body of the answer. `kind` repeats the code for programs that were written for
-    /// earlier versions.
-    pub fn body(&self) -> Value {
-        let Failure { code, message, detail } = self;
-        let word = code.word;
-        json!({"error": {"code": word, "kind": word, "message": message, "detail": detail}})
+    /// Returns the reason for the caller.
+    pub fn reason(&self) -> Reason {
+        let word = self.code.word.to_string();
+        let (message, detail) = (self.message.clone(), self.detail.clone());
+        Reason { code: word.clone(), kind: word, message, detail }
+    }
+
+    /// Returns the body of the answer.
+    pub fn body(&self) -> Body {
+        Body { error: self.reason() }
     }
 }
 
@@ -201,7 +240,7 @@ mod tests {
     fn figures_of_an_error_are_sent_to_programs() {
         let failure = Failure::from(Error::line(3, "no number"));
         assert_eq!(failure.detail, json!({"line": 3}));
-        let body = failure.body();
+        let body = json!(failure.body());
         assert_eq!(
             (&body["error"]["code"], &body["error"]["kind"]),
             (&json!("input"), &json!("input"))

@@ -8,7 +8,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use ellect::device::{self, Device};
 use ellect::generate::CLASSES;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Service;
 use super::failure::{CODES, Failure, NOT_READY, WISDOM};
@@ -16,11 +17,13 @@ use super::metrics;
 use super::routes::ROUTES;
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
-use crate::shared::State as SharedState;
+use crate::shared::{State as SharedState, Status as SharedStatus};
 use crate::views;
 
 /// Media type of the figures.
 pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Describes the service in text.
 pub async fn usage() -> String {
@@ -72,17 +75,36 @@ fn in_a_line(parameter: Parameter) -> (String, String) {
     (name, help)
 }
 
+/// The answer of a service that is alive.
+#[derive(Serialize, ToSchema)]
+pub struct Health {
+    /// Always `ok`.
+    status: &'static str,
+    version: &'static str,
+    /// Names of the devices that can measure.
+    devices: Vec<String>,
+}
+
 /// Tells that the service is alive.
-pub async fn healthz() -> Json<Value> {
-    let version = env!("CARGO_PKG_VERSION");
-    Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
+pub async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok", version: VERSION, devices: ellect::measure::names() })
+}
+
+/// The answer of a service that can answer requests.
+#[derive(Serialize, ToSchema)]
+pub struct Ready {
+    /// Always `ready`.
+    status: &'static str,
+    /// The shared database, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<SharedStatus>,
 }
 
 /// Tells whether requests can be answered.
 ///
 /// # Errors
 /// 503 with the reason if they cannot.
-pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Ready>, Failure> {
     if let Some(fault) = service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
         return Err(Failure::new(&WISDOM, format!("measurements were not stored: {fault}")));
     }
@@ -94,12 +116,9 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     // A body that does not fit into memory needs the temporary folder.
     let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);
     folder.await.map_err(Failure::internal)?.map_err(super::body::unstored)?;
-    let mut ready = json!({"status": "ready"});
     // The service answers without the shared database, so it is ready all the same.
-    if let Some(shared) = &service.config.shared {
-        ready["shared"] = serde_json::to_value(shared.status()).map_err(Failure::internal)?;
-    }
-    Ok(Json(ready))
+    let shared = service.config.shared.as_ref().map(|shared| shared.status());
+    Ok(Json(Ready { status: "ready", shared }))
 }
 
 /// Tells the figures of the service.
@@ -136,26 +155,42 @@ pub async fn all_devices(
     Ok(Json(listing.await.map_err(Failure::internal)??))
 }
 
+/// The version of the service.
+#[derive(Serialize, ToSchema)]
+pub struct Version {
+    version: &'static str,
+}
+
 /// Tells the version.
-pub async fn version() -> Json<Value> {
-    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
+pub async fn version() -> Json<Version> {
+    Json(Version { version: VERSION })
 }
 
 /// Lists the formats.
-pub async fn formats() -> Json<Value> {
+pub async fn formats() -> Json<Vec<views::Format>> {
     Json(views::formats())
 }
 
+/// A class of generated matrices.
+#[derive(Serialize, ToSchema)]
+pub struct Class {
+    /// Name, as generate= takes it.
+    name: &'static str,
+    /// Description, in one phrase.
+    doc: &'static str,
+    /// Approximate number of entries per row of a large matrix.
+    entries_per_row: f64,
+    /// Orders of the rows in which the class is available.
+    orders: Vec<String>,
+}
+
 /// Lists the classes of generated matrices.
-pub async fn classes() -> Json<Value> {
-    let classes = CLASSES.iter().map(|class| {
-        let orders = class.orders.iter().map(ToString::to_string);
-        json!({
-            "name": class.name,
-            "doc": class.doc,
-            "entries_per_row": class.per_row,
-            "orders": orders.collect::<Vec<_>>(),
-        })
+pub async fn classes() -> Json<Vec<Class>> {
+    let classes = CLASSES.iter().map(|class| Class {
+        name: class.name,
+        doc: class.doc,
+        entries_per_row: class.per_row,
+        orders: class.orders.iter().map(ToString::to_string).collect(),
     });
     Json(classes.collect())
 }

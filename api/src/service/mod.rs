@@ -33,6 +33,7 @@ mod records;
 mod room;
 mod rooms;
 mod routes;
+mod schemas;
 mod structures;
 pub mod tune;
 

@@ -1,6 +1,6 @@
 //! The models that requests use, and their routes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,18 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
+use ellect::Precision;
 use ellect::device::{self, Device};
-use ellect::model::{Predictor, Purpose, file_name};
-use serde_json::{Value, json};
+use ellect::model::{ModelName, Predictor, Purpose, file_name};
+use ellect_training::guard::Verdict;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Service;
 use super::access::Role;
 use super::failure::{ARGUMENT, Failure, MODEL, NO_MODEL};
-use crate::installed::Installed;
+use super::schemas;
+use crate::installed::{Installed, Listed};
 
 /// Cards of the models that ship, by the name of their file.
 const CARDS: [(&str, &str); 6] = [
@@ -82,16 +86,74 @@ impl Models {
     }
 }
 
+/// A trained model.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Model)]
+pub struct Shown {
+    /// Hash of the training, 8 hexadecimal digits.
+    id: String,
+    /// Name of the device.
+    device: String,
+    #[schema(value_type = schemas::Precision)]
+    precision: Precision,
+    /// `in use` or `kept`.
+    state: &'static str,
+    /// Time of the training, in seconds since 1970; null if it was not recorded.
+    #[schema(required)]
+    trained_at: Option<u64>,
+    /// Number of matrices that it was trained on; null if it was not recorded.
+    #[schema(required)]
+    matrices: Option<u64>,
+    /// Comparison with the model that was in use; null for one that ships.
+    #[schema(value_type = Option<Object>, required)]
+    verdict: Option<Verdict>,
+    #[serde(flatten)]
+    #[schema(value_type = Used)]
+    used: Option<Used>,
+}
+
+/// Keys of a model in use alone.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ModelInUse)]
+struct Used {
+    /// True for products with several vectors, false for those with one.
+    #[schema(required = false)]
+    several: bool,
+    /// Name of the device that it was trained for, which may be a proxy.
+    #[schema(required = false)]
+    trained_on: String,
+    /// Learner and target of the trees.
+    #[schema(required = false)]
+    plan: String,
+    /// Names of the formats that it knows.
+    #[schema(required = false)]
+    formats: Vec<String>,
+    /// Figures of the cross-validation, by name.
+    #[schema(required = false)]
+    scores: BTreeMap<String, f64>,
+    /// Path of its card in the service.
+    #[schema(required = false)]
+    card: String,
+}
+
+impl From<Listed> for Shown {
+    fn from(listed: Listed) -> Self {
+        let Listed { name, precision, state, verdict } = listed;
+        let ModelName { id, device, trained_at, matrices } = name;
+        Shown { id, device, precision, state, trained_at, matrices, verdict, used: None }
+    }
+}
+
 /// Lists the models in use, with their scores, then those that are kept.
 ///
 /// # Errors
 /// 500 if one cannot be read.
-pub async fn listed(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+pub async fn listed(State(service): State<Arc<Service>>) -> Result<Json<Vec<Shown>>, Failure> {
     let listing = tokio::task::spawn_blocking(move || list(&service));
     listing.await.map_err(Failure::internal)?.map_err(Failure::internal).map(Json)
 }
 
-fn list(service: &Service) -> anyhow::Result<Value> {
+fn list(service: &Service) -> anyhow::Result<Vec<Shown>> {
     let data = &service.config.data;
     let all = Installed::of(data).list()?;
     let mut models = Vec::new();
@@ -102,26 +164,23 @@ fn list(service: &Service) -> anyhow::Result<Value> {
             let model = found.model();
             let name = model.name();
             let known = all.iter().find(|one| one.name.id == name.id && one.state == "in use");
-            models.push(json!({
-                "id": name.id,
-                "device": device.name,
-                "precision": purpose.precision,
-                "several": purpose.several,
-                "state": "in use",
-                "trained_on": model.device,
-                "trained_at": model.trained_at,
-                "matrices": name.matrices,
-                "plan": model.plan,
-                "formats": model.formats.keys().collect::<Vec<_>>(),
-                "scores": model.scores,
-                "verdict": known.and_then(|known| known.verdict),
-                "card": format!("/models/{}/{purpose}/card", device.name),
-            }));
+            let verdict = known.and_then(|known| known.verdict);
+            let used = Used {
+                several: purpose.several,
+                trained_on: model.device.clone(),
+                plan: model.plan.clone(),
+                formats: model.formats.keys().cloned().collect(),
+                scores: model.scores.clone(),
+                card: format!("/models/{}/{purpose}/card", device.name),
+            };
+            let name = ModelName { device: device.name.clone(), ..name };
+            let precision = purpose.precision;
+            let shown = Shown::from(Listed { name, precision, state: "in use", verdict });
+            models.push(Shown { used: Some(used), ..shown });
         }
     }
-    let kept = all.iter().filter(|model| model.state == "kept");
-    models.extend(kept.map(|model| json!(model)));
-    Ok(models.into())
+    models.extend(all.into_iter().filter(|model| model.state == "kept").map(Shown::from));
+    Ok(models)
 }
 
 /// Reads the models again, and lists them.
@@ -131,7 +190,7 @@ fn list(service: &Service) -> anyhow::Result<Value> {
 pub async fn reloaded(
     State(service): State<Arc<Service>>,
     Extension(role): Extension<Role>,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Vec<Shown>>, Failure> {
     role.check_writes("reading models again")?;
     let listing = tokio::task::spawn_blocking(move || {
         service.reload();

@@ -15,7 +15,8 @@ use axum::http::header::{
 };
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Service;
@@ -138,12 +139,21 @@ pub async fn file(
     Ok(guarded((head, *contents)))
 }
 
+/// A matrix that ships as a sample.
+#[derive(Serialize, ToSchema)]
+pub struct Sample {
+    /// Name of the file.
+    name: &'static str,
+    /// Description, in one phrase.
+    title: &'static str,
+    /// Path of the file in the service.
+    path: String,
+}
+
 /// Lists the samples.
-pub async fn samples() -> Json<Value> {
-    let samples = SAMPLES.iter().map(|(name, title, _)| {
-        json!({"name": name, "title": title, "path": format!("/samples/{name}")})
-    });
-    Json(samples.collect())
+pub async fn samples() -> Json<Vec<Sample>> {
+    let sample = |&(name, title, _)| Sample { name, title, path: format!("/samples/{name}") };
+    Json(SAMPLES.iter().map(sample).collect())
 }
 
 /// Sends a sample.

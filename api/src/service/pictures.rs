@@ -16,6 +16,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::output::write_file;
 
@@ -46,7 +47,8 @@ pub struct Picture {
 }
 
 /// Rows of similar length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = RowLengths)]
 pub struct Bin {
     /// Shortest length.
     pub from: u32,

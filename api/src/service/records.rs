@@ -15,8 +15,10 @@ use clap::{ArgAction, Parser};
 use ellect::Wisdom;
 use ellect::unstable::wisdom::Imported;
 use futures_util::stream;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::mpsc::{Sender, channel};
+use utoipa::ToSchema;
 
 use super::Service;
 use super::access::Role;
@@ -65,6 +67,26 @@ fn wisdom(service: &Service) -> Result<Arc<Wisdom>, Failure> {
     service.config.wisdom.clone().ok_or_else(none)
 }
 
+/// The numbers of records that were added and not.
+#[derive(Serialize, ToSchema)]
+pub struct Added {
+    /// Records that were added.
+    taken: u64,
+    /// Records that were there.
+    known: u64,
+    /// Lines that are no record.
+    skipped: u64,
+    /// The first of those lines.
+    bad: Vec<BadLine>,
+}
+
+/// A line that is no record.
+#[derive(Serialize, ToSchema)]
+struct BadLine {
+    line: u64,
+    why: String,
+}
+
 /// Adds the records in the lines of the body, as `ellect wisdom import` does.
 ///
 /// # Errors
@@ -76,7 +98,7 @@ pub async fn added(
     pairs: Pairs,
     headers: HeaderMap,
     request: Request,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Added>, Failure> {
     role.check_writes("adding measurements")?;
     let Adding { join } = parameters(pairs)?;
     let wisdom = wisdom(&service)?;
@@ -95,15 +117,14 @@ pub async fn added(
         add(&wisdom, &received, join, limit.saturating_mul(EXPANSION))
     });
     let imported = adding.await.map_err(Failure::internal)??;
-    let Imported { taken, known, skipped, .. } = imported;
-    let bad = imported.bad.iter().map(|(line, why)| json!({"line": line, "why": why}));
-    let bad: Vec<_> = bad.collect();
+    let Imported { taken, known, skipped, bad, .. } = imported;
+    let bad: Vec<_> = bad.into_iter().map(|(line, why)| BadLine { line, why }).collect();
     if taken + known == 0 && skipped > 0 {
-        let first = imported.bad.first().map(|(line, why)| format!("line {line}: {why}"));
+        let first = bad.first().map(|BadLine { line, why }| format!("line {line}: {why}"));
         let stated = format!("no line of the body is a record; {}", first.unwrap_or_default());
         return Err(Failure::new(&RECORDS, stated).with_detail(json!({"bad": bad})));
     }
-    Ok(Json(json!({"taken": taken, "known": known, "skipped": skipped, "bad": bad})))
+    Ok(Json(Added { taken, known, skipped, bad }))
 }
 
 fn add(wisdom: &Wisdom, received: &Received, join: bool, most: u64) -> Result<Imported, Failure> {

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
+use utoipa::openapi::Ref;
 
 use super::jobs::Listing;
+use super::openapi::{Schemas, of};
 use super::records::{Adding, Exporting};
-use super::{Service, info, jobs, models, openapi, page, recommend, records, structures, tune};
+use super::{
+    Service, info, jobs, models, openapi, page, recommend, records, schemas, structures, tune,
+};
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
+use crate::views;
 
 /// A route.
 pub struct Route {
@@ -53,14 +58,14 @@ pub enum Body {
 }
 
 /// The contents of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Contents {
     /// A recommendation as JSON, text or page.
     Recommendation,
-    /// JSON of this schema.
-    Json(&'static str),
-    /// A list of JSON of this schema.
-    List(&'static str),
+    /// JSON of the type whose schema this adds.
+    Json(fn(&mut Schemas) -> Ref),
+    /// A list of JSON of such a type.
+    List(fn(&mut Schemas) -> Ref),
     /// Text of this media type.
     Text(&'static str),
     /// Text of one of these media types.
@@ -105,7 +110,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/samples",
         help: "the matrices that ship as samples",
-        answers: &[(200, List("Sample"))],
+        answers: &[(200, List(of::<page::Sample>))],
         handler: || get(page::samples),
         ..READING
     },
@@ -122,7 +127,7 @@ pub static ROUTES: &[Route] = &[
         help: "choose a format for the matrix in the body",
         query: parameters::<Query>,
         body: Body::Matrix,
-        answers: &[(200, Recommendation), (202, Json("Job"))],
+        answers: &[(200, Recommendation), (202, Json(of::<jobs::Shown>))],
         handler: || post(recommend::posted),
         ..READING
     },
@@ -132,7 +137,7 @@ pub static ROUTES: &[Route] = &[
         help: "the same, for clients that upload files",
         query: parameters::<Query>,
         body: Body::Matrix,
-        answers: &[(200, Recommendation), (202, Json("Job"))],
+        answers: &[(200, Recommendation), (202, Json(of::<jobs::Shown>))],
         handler: || put(recommend::posted),
         ..READING
     },
@@ -149,7 +154,7 @@ pub static ROUTES: &[Route] = &[
         path: "/tune",
         help: "train models from the stored measurements, as a job",
         query: parameters::<tune::Parameters>,
-        answers: &[(200, Json("Job")), (202, Json("Job"))],
+        answers: &[(200, Json(of::<jobs::Shown>)), (202, Json(of::<jobs::Shown>))],
         role: Needed::Write,
         handler: || post(tune::posted),
         ..READING
@@ -158,14 +163,14 @@ pub static ROUTES: &[Route] = &[
         path: "/jobs",
         help: "the jobs, the latest first",
         query: parameters::<Listing>,
-        answers: &[(200, Json("Jobs"))],
+        answers: &[(200, Json(of::<jobs::Listed>))],
         handler: || get(jobs::listed),
         ..READING
     },
     Route {
         path: "/jobs/{id}",
         help: "a job with its result",
-        answers: &[(200, Json("Job"))],
+        answers: &[(200, Json(of::<jobs::Shown>))],
         handler: || get(jobs::shown),
         ..READING
     },
@@ -173,7 +178,7 @@ pub static ROUTES: &[Route] = &[
         method: "DELETE",
         path: "/jobs/{id}",
         help: "cancel a job; status 202 if its end takes some seconds",
-        answers: &[(200, Json("Job")), (202, Json("Job"))],
+        answers: &[(200, Json(of::<jobs::Shown>)), (202, Json(of::<jobs::Shown>))],
         role: Needed::Write,
         handler: || delete(jobs::canceled),
         ..READING
@@ -191,7 +196,7 @@ pub static ROUTES: &[Route] = &[
         help: "add records, as `ellect wisdom import`",
         query: parameters::<Adding>,
         body: Body::Records,
-        answers: &[(200, Json("Added"))],
+        answers: &[(200, Json(of::<records::Added>))],
         role: Needed::Write,
         handler: || post(records::added),
     },
@@ -207,42 +212,42 @@ pub static ROUTES: &[Route] = &[
         path: "/structures",
         help: "the measured matrices, and which format was fastest on how many",
         query: parameters::<structures::Listing>,
-        answers: &[(200, Json("Structures"))],
+        answers: &[(200, Json(of::<structures::Structures>))],
         handler: || get(structures::listed),
         ..READING
     },
     Route {
         path: "/structures/{fingerprint}",
         help: "features and measurements of a matrix, and where its entries are",
-        answers: &[(200, Json("Structure"))],
+        answers: &[(200, Json(of::<schemas::Structure>))],
         handler: || get(structures::structure),
         ..READING
     },
     Route {
         path: "/classes",
         help: "the classes of generated matrices",
-        answers: &[(200, List("Class"))],
+        answers: &[(200, List(of::<info::Class>))],
         handler: || get(info::classes),
         ..READING
     },
     Route {
         path: "/formats",
         help: "the storage formats and their parameters",
-        answers: &[(200, List("Format"))],
+        answers: &[(200, List(of::<views::Format>))],
         handler: || get(info::formats),
         ..READING
     },
     Route {
         path: "/devices",
         help: "the profiles of devices",
-        answers: &[(200, List("Device"))],
+        answers: &[(200, List(of::<schemas::Device>))],
         handler: || get(info::all_devices),
         ..READING
     },
     Route {
         path: "/models",
         help: "the trained models by device and precision, with their scores",
-        answers: &[(200, List("Model"))],
+        answers: &[(200, List(of::<models::Shown>))],
         handler: || get(models::listed),
         ..READING
     },
@@ -257,7 +262,7 @@ pub static ROUTES: &[Route] = &[
         method: "POST",
         path: "/models/reload",
         help: "read the models again",
-        answers: &[(200, List("Model"))],
+        answers: &[(200, List(of::<models::Shown>))],
         role: Needed::Write,
         handler: || post(models::reloaded),
         ..READING
@@ -272,7 +277,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/healthz",
         help: "200 while the service is alive",
-        answers: &[(200, Json("Health"))],
+        answers: &[(200, Json(of::<info::Health>))],
         role: Needed::Nothing,
         handler: || get(info::healthz),
         ..READING
@@ -280,7 +285,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/readyz",
         help: "200 if requests can be answered, else 503 with the reason",
-        answers: &[(200, Json("Ready"))],
+        answers: &[(200, Json(of::<info::Ready>))],
         role: Needed::Nothing,
         handler: || get(info::readyz),
         ..READING
@@ -288,14 +293,14 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/version",
         help: "the version of the service",
-        answers: &[(200, Json("Version"))],
+        answers: &[(200, Json(of::<info::Version>))],
         handler: || get(info::version),
         ..READING
     },
     Route {
         path: "/openapi.json",
         help: "this interface as an OpenAPI 3.1 document",
-        answers: &[(200, Json("Document"))],
+        answers: &[(200, Json(of::<schemas::Document>))],
         handler: || get(openapi::document),
         ..READING
     },

@@ -15,10 +15,12 @@ use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::Service;
 use super::failure::{ARGUMENT, Failure, MATRIX};
 use super::places::Client;
+use super::schemas;
 use crate::query::parsed;
 
 /// Maximum number of structures in a list.
@@ -45,15 +47,18 @@ pub struct Listing {
 }
 
 /// The circumstances that timings share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 struct Where {
+    /// Name of the device.
     device: String,
+    #[schema(value_type = schemas::Precision)]
     precision: Precision,
+    /// Number of threads that took part.
     threads: u32,
 }
 
 /// The fastest candidate of a matrix under some circumstances.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 struct Best {
     candidate: String,
     spmv_us: f64,
@@ -83,6 +88,71 @@ impl Best {
     fn speedup(&self) -> Option<f64> {
         self.baseline_us.filter(|_| self.spmv_us > 0.0).map(|base| base / self.spmv_us)
     }
+}
+
+/// Measured matrices, by name.
+#[derive(Serialize, ToSchema)]
+pub struct Structures {
+    structures: Vec<Listed>,
+    /// Number of all matrices that were asked for.
+    total: usize,
+    /// Value of from= that goes on with the list; null at its end.
+    #[schema(required)]
+    next: Option<usize>,
+    /// Numbers of matrices by the fastest format.
+    wins: Vec<Wins>,
+}
+
+/// A measured matrix with what was fastest on it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedStructure)]
+struct Listed {
+    #[schema(value_type = String)]
+    fingerprint: Fingerprint,
+    /// File or generator; empty if it is unknown.
+    source: String,
+    /// Name that similar matrices share; empty if it is unknown.
+    family: String,
+    nrows: u64,
+    ncols: u64,
+    nnz: u64,
+    best: Vec<Fastest>,
+}
+
+/// The fastest candidate under some circumstances.
+#[derive(Serialize, ToSchema)]
+struct Fastest {
+    #[serde(flatten)]
+    at: Where,
+    candidate: String,
+    format: String,
+    /// Microseconds of a product.
+    spmv_us: f64,
+    /// Time of the baseline over that of the candidate; null if the baseline was not timed.
+    #[schema(required)]
+    speedup: Option<f64>,
+    /// Number of candidates that were timed.
+    timed: u64,
+}
+
+/// Numbers of matrices by the fastest format under some circumstances, the largest first.
+#[derive(Serialize, ToSchema)]
+struct Wins {
+    #[serde(flatten)]
+    at: Where,
+    /// Number of all matrices.
+    structures: usize,
+    formats: Vec<FormatWins>,
+}
+
+/// The number of matrices on which a format was fastest.
+#[derive(Serialize, ToSchema)]
+struct FormatWins {
+    format: String,
+    wins: usize,
+    /// Geometric mean of the speedups over the baseline; null if it was never timed.
+    #[schema(required)]
+    speedup: Option<f64>,
 }
 
 /// A measured matrix, in short.
@@ -212,7 +282,7 @@ pub async fn listed(
     State(service): State<Arc<Service>>,
     Extension(client): Extension<Client>,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Structures>, Failure> {
     let Query(pairs) = pairs.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let listing: Listing = parsed(&pairs)?;
     let admitted = service.places.admit()?;
@@ -225,7 +295,7 @@ pub async fn listed(
     looking.await.map_err(Failure::internal)?.map(Json)
 }
 
-fn list(all: Measurements, listing: &Listing) -> Value {
+fn list(all: Measurements, listing: &Listing) -> Structures {
     let text = listing.text.as_ref().map(|text| text.to_lowercase()).unwrap_or_default();
     let is_meant = |one: &Measured| {
         let StructureRecord { source, names, family, fingerprint, .. } = &one.structure;
@@ -238,43 +308,38 @@ fn list(all: Measurements, listing: &Listing) -> Value {
     found.sort_by(|a, b| a.structure.source.cmp(&b.structure.source));
     let end = listing.from.saturating_add(listing.limit);
     let page = found.iter().skip(listing.from).take(listing.limit).map(|one| shown(one));
-    json!({
-        "structures": page.collect::<Vec<_>>(),
-        "total": found.len(),
-        "next": (end < found.len()).then_some(end),
-        "wins": wins(&found),
-    })
+    Structures {
+        structures: page.collect(),
+        total: found.len(),
+        next: (end < found.len()).then_some(end),
+        wins: wins(&found),
+    }
 }
 
 /// Describes a matrix and its fastest candidates.
-fn shown(measured: &Measured) -> Value {
-    let StructureRecord { fingerprint, source, family, nrows, ncols, nnz, .. } =
-        &measured.structure;
-    let best = measured.best.iter().map(|(at, best)| {
-        json!({
-            "device": at.device,
-            "precision": at.precision,
-            "threads": at.threads,
-            "candidate": best.candidate,
-            "format": best.format(),
-            "spmv_us": best.spmv_us,
-            "speedup": best.speedup(),
-            "timed": best.timed,
-        })
+fn shown(measured: &Measured) -> Listed {
+    let best = measured.best.iter().map(|(at, best)| Fastest {
+        at: at.clone(),
+        candidate: best.candidate.clone(),
+        format: best.format().to_string(),
+        spmv_us: best.spmv_us,
+        speedup: best.speedup(),
+        timed: best.timed,
     });
-    json!({
-        "fingerprint": fingerprint,
-        "source": source,
-        "family": family,
-        "nrows": nrows,
-        "ncols": ncols,
-        "nnz": nnz,
-        "best": best.collect::<Vec<_>>(),
-    })
+    let structure = &measured.structure;
+    Listed {
+        fingerprint: structure.fingerprint,
+        source: structure.source.clone(),
+        family: structure.family.clone(),
+        nrows: structure.nrows,
+        ncols: structure.ncols,
+        nnz: structure.nnz,
+        best: best.collect(),
+    }
 }
 
 /// Counts the matrices on which each format was fastest, by circumstances.
-fn wins(found: &[Arc<Measured>]) -> Vec<Value> {
+fn wins(found: &[Arc<Measured>]) -> Vec<Wins> {
     let mut formats: BTreeMap<&Where, BTreeMap<&str, Vec<Option<f64>>>> = BTreeMap::new();
     for (at, best) in found.iter().flat_map(|measured| &measured.best) {
         let of_format = formats.entry(at).or_default().entry(best.format()).or_default();
@@ -284,16 +349,12 @@ fn wins(found: &[Arc<Measured>]) -> Vec<Value> {
         let structures = formats.values().map(Vec::len).sum::<usize>();
         let mut rows: Vec<(&str, Vec<Option<f64>>)> = formats.into_iter().collect();
         rows.sort_by_key(|(_, speedups)| std::cmp::Reverse(speedups.len()));
-        let rows = rows.iter().map(|(format, speedups)| {
-            json!({"format": format, "wins": speedups.len(), "speedup": mean(speedups)})
+        let formats = rows.into_iter().map(|(format, speedups)| FormatWins {
+            format: format.to_string(),
+            wins: speedups.len(),
+            speedup: mean(&speedups),
         });
-        json!({
-            "device": at.device,
-            "precision": at.precision,
-            "threads": at.threads,
-            "structures": structures,
-            "formats": rows.collect::<Vec<_>>(),
-        })
+        Wins { at: at.clone(), structures, formats: formats.collect() }
     };
     formats.into_iter().map(of).collect()
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use ellect::Wisdom;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 pub use address::Address;
 pub use postgres::{Client, Queue};
@@ -33,8 +34,9 @@ pub type Tell = fn(Told<'_>);
 
 /// State of the connection to the shared database.
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only a client connects"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = SharedState)]
 pub enum State {
     /// The first connection is being made.
     #[default]
@@ -59,7 +61,8 @@ impl Display for State {
 }
 
 /// The shared database as this process knows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[schema(as = Shared)]
 pub struct Status {
     /// Address without password.
     pub server: String,
@@ -68,7 +71,8 @@ pub struct Status {
     /// Reason of a state other than connected, or for not sending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Version of the tables; `None` before the first connection.
+    /// Version of the tables, once there was a connection.
+    #[schema(required)]
     pub schema: Option<i32>,
     /// True if the role may not write, so that nothing is sent.
     pub reads_only: bool,

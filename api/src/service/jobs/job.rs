@@ -4,12 +4,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use super::super::failure::Failure;
+use super::super::failure::{Failure, Reason};
 use super::super::tune::Training;
 
 /// The state of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It waits for its turn.
@@ -95,7 +97,7 @@ impl Task {
 }
 
 /// The part of a job that is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
     /// Number of steps done.
     pub done: u64,
@@ -105,7 +107,7 @@ pub struct Progress {
     pub step: String,
 }
 
-/// A job, as it is kept and shown.
+/// A job, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// Number of the job; later jobs have higher ones.
@@ -133,7 +135,7 @@ pub struct Job {
     /// Reason why the work begins again.
     pub again: Option<String>,
     /// The error of a job that failed or was canceled, as in an answer.
-    pub error: Option<Value>,
+    pub error: Option<Reason>,
     /// True after the service stopped work on it, to go on at its next start.
     #[serde(skip)]
     pub left: bool,
@@ -187,26 +189,73 @@ impl Job {
         self.finished_at = Some(now_s());
         // To the millisecond, as the times are.
         self.duration_s = self.begun.map(|begun| begun.elapsed().as_millis() as f64 / 1e3);
-        self.error = failure.map(|failure| failure.body()["error"].take());
+        self.error = failure.map(Failure::reason);
     }
 
     /// Returns the job as clients see it.
-    pub fn shown(&self) -> Value {
-        json!({
-            "id": self.id,
-            "kind": self.task.kind(),
-            "status": self.status,
-            "details": self.task.details(),
-            "progress": self.progress,
-            "attempts": self.attempts,
-            "again": self.again,
-            "error": self.error,
-            "enqueued_at": self.enqueued_at,
-            "started_at": self.started_at,
-            "finished_at": self.finished_at,
-            "duration_s": self.duration_s,
-        })
+    pub fn shown(&self) -> Shown {
+        Shown {
+            id: self.id,
+            kind: self.task.kind(),
+            status: self.status,
+            details: self.task.details(),
+            progress: self.progress.clone(),
+            attempts: self.attempts,
+            again: self.again.clone(),
+            error: self.error.clone(),
+            enqueued_at: self.enqueued_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            duration_s: self.duration_s,
+            result: None,
+        }
     }
+}
+
+/// A job, as clients see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Job)]
+pub struct Shown {
+    /// Number of the job; later jobs have higher ones.
+    id: u64,
+    /// Kind of the work.
+    #[schema(schema_with = kinds)]
+    kind: &'static str,
+    status: Status,
+    /// The work: parameters of the request.
+    #[schema(value_type = Object)]
+    details: Value,
+    /// The part that is done; null before the first step.
+    #[schema(required)]
+    progress: Option<Progress>,
+    /// Number of times that the work began.
+    attempts: u32,
+    /// Reason why the work begins again.
+    #[schema(required)]
+    again: Option<String>,
+    /// The error of a job that failed or was canceled.
+    #[schema(required)]
+    error: Option<Reason>,
+    /// Seconds since 1970.
+    enqueued_at: f64,
+    /// Seconds since 1970; null before the work began.
+    #[schema(required)]
+    started_at: Option<f64>,
+    /// Seconds since 1970; null before the end.
+    #[schema(required)]
+    finished_at: Option<f64>,
+    /// Seconds of work; null before the end, and of a job that never began.
+    #[schema(required)]
+    duration_s: Option<f64>,
+    /// Result of a job that succeeded, where one job is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Value>,
+}
+
+/// Returns the schema of the kinds of work.
+fn kinds() -> Object {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(Task::KINDS)).build()
 }
 
 /// Returns the seconds since 1970, to the millisecond.
@@ -228,8 +277,8 @@ mod tests {
         job.end(Status::Canceled, Some(&Failure::new(&CANCELED, "it was canceled")));
         let line = serde_json::to_vec(&job).expect("plain data");
         let read: Job = serde_json::from_slice(&line).expect("the same form");
-        assert_eq!(read.shown(), job.shown());
-        let shown = job.shown();
+        let shown = json!(job.shown());
+        assert_eq!(json!(read.shown()), shown);
         assert_eq!(
             (&shown["status"], &shown["error"]["code"]),
             (&json!("canceled"), &json!("canceled"))

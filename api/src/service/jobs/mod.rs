@@ -21,8 +21,8 @@ use super::failure::{CANCELED, FINISHED, Failure, JOBS, STORAGE};
 use super::places::Client;
 use crate::output::write_file;
 use file::{Folder, Paths};
-pub use job::{Job, Progress, Status, Task};
-pub use routes::{Listing, accepted, canceled, events, listed, shown, shown_of};
+pub use job::{Job, Progress, Shown, Status, Task};
+pub use routes::{Listed, Listing, accepted, canceled, events, listed, shown, shown_of};
 pub use run::{Plan, Work, resume, start};
 
 /// Limits on the jobs that are kept.

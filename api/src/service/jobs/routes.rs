@@ -1,6 +1,5 @@
 //! The routes of jobs.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +13,13 @@ use axum::{Extension, Json};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use futures_util::stream;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::super::Service;
 use super::super::access::Role;
 use super::super::failure::{ARGUMENT, Failure, JOB};
-use super::{Entry, Status, Task};
+use super::{Entry, Shown, Status, Task};
 use crate::query::parsed;
 
 /// Maximum number of jobs in a list.
@@ -65,11 +65,23 @@ fn kind(text: &str) -> Result<&'static str, String> {
     found.ok_or_else(|| format!("no kind is named '{text}'; there are: {}", known()))
 }
 
+/// Jobs, the latest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Jobs)]
+pub struct Listed {
+    jobs: Vec<Shown>,
+    /// Number of all jobs that were asked for.
+    total: usize,
+    /// Value of from= that goes on with the list; null at its end.
+    #[schema(required)]
+    next: Option<u64>,
+}
+
 /// Lists jobs, the latest first.
 pub async fn listed(
     State(service): State<Arc<Service>>,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Json<Listed>, Failure> {
     let Query(pairs) = pairs.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let Listing { status, kind, limit, from } = parsed(&pairs)?;
     let jobs = service.jobs.list().into_iter().map(|entry| entry.job());
@@ -80,8 +92,8 @@ pub async fn listed(
     let total = jobs.len();
     jobs.retain(|job| from.is_none_or(|from| job.id <= from));
     let next = jobs.get(limit).map(|job| job.id);
-    let shown: Vec<_> = jobs.iter().take(limit).map(|job| job.shown()).collect();
-    Ok(Json(json!({"jobs": shown, "total": total, "next": next})))
+    let jobs = jobs.iter().take(limit).map(|job| job.shown()).collect();
+    Ok(Json(Listed { jobs, total, next }))
 }
 
 type Id = Result<Path<String>, PathRejection>;
@@ -104,7 +116,7 @@ fn found(service: &Service, id: Id) -> Result<Arc<Entry>, Failure> {
 }
 
 /// Shows a job with its result.
-pub async fn shown(State(service): State<Arc<Service>>, id: Id) -> Result<Json<Value>, Failure> {
+pub async fn shown(State(service): State<Arc<Service>>, id: Id) -> Result<Json<Shown>, Failure> {
     let entry = found(&service, id)?;
     shown_of(&service, &entry).await
 }
@@ -113,14 +125,14 @@ pub async fn shown(State(service): State<Arc<Service>>, id: Id) -> Result<Json<V
 ///
 /// # Errors
 /// None, unless reading panics.
-pub async fn shown_of(service: &Arc<Service>, entry: &Entry) -> Result<Json<Value>, Failure> {
+pub async fn shown_of(service: &Arc<Service>, entry: &Entry) -> Result<Json<Shown>, Failure> {
     let (jobs, job) = (Arc::clone(&service.jobs), entry.job());
     let mut shown = job.shown();
     if job.status == Status::Succeeded {
         let reading = tokio::task::spawn_blocking(move || jobs.result(job.id));
         let result = reading.await.map_err(Failure::internal)?;
         let result = result.and_then(|text| serde_json::from_slice(&text).ok());
-        shown["result"] = result.unwrap_or(Value::Null);
+        shown.result = Some(result.unwrap_or_default());
     }
     Ok(Json(shown))
 }
@@ -152,9 +164,9 @@ pub async fn events(State(service): State<Arc<Service>>, id: Id) -> Result<Respo
         }
         let job = changes.borrow_and_update().clone();
         let name = if before == Some(job.status) && !job.left { "progress" } else { "status" };
-        let event = Event::default().event(name).data(job.shown().to_string());
+        let event = Event::default().event(name).json_data(job.shown());
         let goes_on = !job.status.is_final() && !job.left;
-        Some((Ok::<_, Infallible>(event), goes_on.then_some((changes, Some(job.status)))))
+        Some((event, goes_on.then_some((changes, Some(job.status)))))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
