@@ -86,7 +86,8 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     if few > 0 {
         note(&format!("{few} of {} cases have under {FEW} candidates to choose from", cases.len()));
     }
-    let shipped = input.records.is_empty() && device.fitted;
+    // Profiles are fitted to products with one vector.
+    let shipped = input.records.is_empty() && device.fitted && !input.several;
     let fitted =
         (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
     let settings = settings(&evaluate.fit, fitted);
