@@ -49,8 +49,17 @@ use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Maximum number of bytes of a block of text; every line must fit into one.
+/// Maximum number of bytes of a line.
 const LINE_BYTES: usize = 1 << 19;
+
+/// Bytes of a block of text, which is larger only if a line is.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Maximum number of blocks that one thread parses alone.
+const FEW_BLOCKS: usize = 4;
+
+/// Blocks of a batch for each thread.
+const BLOCKS_EACH: usize = 16;
 
 /// Reads a matrix, to the end of `source`.
 ///
@@ -133,7 +142,7 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
     let header = header::read(&mut source, context)?;
     let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
     let mut entries = Entries::new(header);
-    let blocks = 2 * rayon::current_num_threads();
+    let blocks = BLOCKS_EACH * rayon::current_num_threads();
     let mut parsing: Vec<TextBlock<T>> = Vec::new();
     let mut reading: Vec<TextBlock<T>> = (0..blocks).map(|_| TextBlock::default()).collect();
     parsing.resize_with(blocks, TextBlock::default);
@@ -142,9 +151,12 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
         std::mem::swap(&mut parsing, &mut reading);
         let batch = &mut parsing[..filled];
         // Waking another thread takes longer than a small file.
-        let (merged, next) = if let [block] = batch {
-            block.parsed.parse(&block.text, &header);
-            (entries.merge(block), cutter.fill(&mut reading))
+        let (merged, next) = if filled <= FEW_BLOCKS {
+            let merged = batch.iter_mut().try_for_each(|block| {
+                block.parsed.parse(&block.text, &header);
+                entries.merge(block)
+            });
+            (merged, cutter.fill(&mut reading))
         } else {
             rayon::join(
                 || {
@@ -272,15 +284,19 @@ impl<R: Read> Cutter<R> {
         }
         text.fill(&mut self.carry.as_slice(), self.carry.len())?;
         self.carry.clear();
-        if !text.fill(&mut self.source, LINE_BYTES)? {
-            self.state = CutterState::Ended;
-        } else if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
-            self.carry.extend_from_slice(&text[end + 1..]);
-            text.len = end + 1;
-        } else {
-            self.state = CutterState::LineTooLong;
-            text.len = 0;
+        for most in [BLOCK_BYTES, LINE_BYTES] {
+            if !text.fill(&mut self.source, most)? {
+                self.state = CutterState::Ended;
+                return Ok(());
+            }
+            if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
+                self.carry.extend_from_slice(&text[end + 1..]);
+                text.len = end + 1;
+                return Ok(());
+            }
         }
+        self.state = CutterState::LineTooLong;
+        text.len = 0;
         Ok(())
     }
 }
