@@ -132,7 +132,8 @@ probes! {
     SliceSpans(usize, Sort) -> Spans;
     /// Largest number of columns that a slice spans, by rows per slice and row order.
     WidestSpan(usize, Sort) -> u64;
-    /// The same if columns are numbered as the rows are sorted.
+    /// Largest number of columns that a slice spans if columns are numbered as the rows are sorted, by
+    /// rows per slice and row order.
     WidestPermutedSpan(usize, Sort) -> u64;
 }
 

@@ -40,8 +40,8 @@ impl Steps {
         for sector in &self.met[..len] {
             // A sector of f32 values covers two sectors of f64 values.
             let (pair, half) = (u64::from(sector / 2), 1 << (sector % 2));
-            let own = self.step << 31 | pair << 2;
-            let mut at = (pair ^ pair >> 7) as usize % PLACES;
+            let own = (self.step << 31) | (pair << 2);
+            let mut at = (pair ^ (pair >> 7)) as usize % PLACES;
             // Places of earlier steps are free.
             while (self.places[at] ^ own > 3) & (self.places[at] >> 31 == self.step) {
                 at = (at + 1) % PLACES;

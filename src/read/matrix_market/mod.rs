@@ -28,15 +28,16 @@
 //! The text is cut at line ends into blocks. One batch of blocks is parsed in parallel while the
 //! next is read. Line numbers are relative to the block until the batch is merged in file order.
 
+mod blocks;
 mod header;
 mod lines;
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
+use self::blocks::{Cutter, TextBlock};
 use self::header::{EntryFormat, Field, MtxHeader};
 use self::lines::ParsedLines;
 pub(super) use self::lines::whole_number;
@@ -51,9 +52,6 @@ use crate::scalar::Scalar;
 
 /// Maximum number of bytes of a line.
 const LINE_BYTES: usize = 1 << 19;
-
-/// Bytes of a block of text, which is larger only if a line is.
-const BLOCK_BYTES: usize = 1 << 16;
 
 /// Maximum number of blocks that one thread parses alone.
 const FEW_BLOCKS: usize = 4;
@@ -140,7 +138,7 @@ pub(super) fn shape(head: &[u8]) -> Option<Shape> {
 
 fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>) -> Result<Csr<T>> {
     let header = header::read(&mut source, context)?;
-    let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
+    let mut cutter = Cutter::of(source);
     let mut entries = Entries::new(header);
     let blocks = BLOCKS_EACH * rayon::current_num_threads();
     let mut parsing: Vec<TextBlock<T>> = Vec::new();
@@ -169,7 +167,7 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
         merged?;
         filled = next?;
     }
-    if matches!(cutter.state, CutterState::LineTooLong) {
+    if cutter.met_a_long_line() {
         return Err(too_long(entries.lines + 1));
     }
     drop((parsing, reading));
@@ -198,107 +196,6 @@ fn check_diagonal<T: Scalar>(imaginary: &Csr<T>) -> Result<()> {
 
 fn too_long(line: u64) -> Error {
     Error::line(line, format!("the line is longer than {LINE_BYTES} bytes"))
-}
-
-/// A block of text and its parsed lines; the buffers are reused.
-struct TextBlock<T> {
-    text: Text,
-    parsed: ParsedLines<T>,
-}
-
-impl<T> Default for TextBlock<T> {
-    fn default() -> Self {
-        TextBlock { text: Text::default(), parsed: ParsedLines::default() }
-    }
-}
-
-/// The text in the first bytes of a buffer. The rest of the buffer keeps old bytes, so that a reader
-/// that asks for initialised memory costs nothing.
-#[derive(Default)]
-struct Text {
-    buffer: Vec<u8>,
-    len: usize,
-}
-
-impl Deref for Text {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buffer[..self.len]
-    }
-}
-
-impl Text {
-    /// Size of a buffer before it grows.
-    const FIRST: usize = 1 << 16;
-
-    /// Adds bytes from `source` until there are `wanted`, or no more; returns false then.
-    fn fill(&mut self, source: &mut impl Read, wanted: usize) -> io::Result<bool> {
-        while self.len < wanted {
-            if self.len == self.buffer.len() {
-                self.buffer.resize((2 * self.len).max(Self::FIRST).min(wanted), 0);
-            }
-            let end = self.buffer.len().min(wanted);
-            match source.read(&mut self.buffer[self.len..end]) {
-                Ok(0) => return Ok(false),
-                Ok(got) => self.len += got,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// Cuts a source into blocks that end at a line end.
-struct Cutter<R> {
-    source: R,
-    /// The start of a line whose end has not been read yet.
-    carry: Vec<u8>,
-    state: CutterState,
-}
-
-#[derive(Clone, Copy)]
-enum CutterState {
-    Open,
-    Ended,
-    LineTooLong,
-}
-
-impl<R: Read> Cutter<R> {
-    /// Fills the first blocks with text and returns their number.
-    fn fill<T>(&mut self, blocks: &mut [TextBlock<T>]) -> Result<usize> {
-        for (filled, block) in blocks.iter_mut().enumerate() {
-            self.next(&mut block.text).map_err(io_error)?;
-            if block.text.is_empty() {
-                return Ok(filled);
-            }
-        }
-        Ok(blocks.len())
-    }
-
-    fn next(&mut self, text: &mut Text) -> io::Result<()> {
-        text.len = 0;
-        if !matches!(self.state, CutterState::Open) {
-            return Ok(());
-        }
-        text.fill(&mut self.carry.as_slice(), self.carry.len())?;
-        self.carry.clear();
-        for most in [BLOCK_BYTES, LINE_BYTES] {
-            if !text.fill(&mut self.source, most)? {
-                self.state = CutterState::Ended;
-                return Ok(());
-            }
-            if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
-                self.carry.extend_from_slice(&text[end + 1..]);
-                text.len = end + 1;
-                return Ok(());
-            }
-        }
-        self.state = CutterState::LineTooLong;
-        text.len = 0;
-        Ok(())
-    }
 }
 
 /// The entries of all blocks so far.

@@ -151,7 +151,7 @@ impl<'a> Analysis<'a> {
 /// Calls `found` with the number of each block of `b` columns in which one of the rows has an
 /// entry, in rising order. Columns must rise within each row. Consumes the rows.
 fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
-    // `x * inverse >> 16` is `x / b` for all places among so many blocks.
+    // `(x * inverse) >> 16` is `x / b` for all places among so many blocks.
     let (b, inverse) = (b as u64, (1 << 16) / b as u64 + 1);
     rows.retain(|row| !row.is_empty());
     while let Some(first) = rows.iter().map(|row| row[0]).min() {
@@ -165,7 +165,7 @@ fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
             while let Some(&column) = left.as_slice().first()
                 && u64::from(column) < end
             {
-                met |= 1 << ((u64::from(column) - start) * inverse >> 16);
+                met |= 1 << (((u64::from(column) - start) * inverse) >> 16);
                 left.next();
             }
             *row = left.as_slice();
