@@ -7,6 +7,7 @@ mod l1_loads;
 pub(crate) mod memo;
 mod row_lengths;
 pub(crate) mod sampling;
+mod steps;
 mod x_sectors;
 
 use std::ops::Range;
@@ -24,6 +25,7 @@ pub(crate) use columns::{Classes, ColumnSample, column_counts};
 pub(crate) use diagonals::all_diagonals;
 pub(crate) use histogram::Histogram;
 pub(crate) use memo::{Memo, Probe, probes};
+pub(crate) use row_lengths::longest_first;
 #[cfg(test)]
 pub(crate) use sampling::WHOLE;
 pub(crate) use sampling::{Detail, EachPrecision, Sample, over_all, spread};
@@ -130,6 +132,9 @@ probes! {
     SliceSpans(usize, Sort) -> Spans;
     /// Largest number of columns that a slice spans, by rows per slice and row order.
     WidestSpan(usize, Sort) -> u64;
+    /// Largest number of columns that a slice spans if columns are numbered as the rows are sorted, by
+    /// rows per slice and row order.
+    WidestPermutedSpan(usize, Sort) -> u64;
 }
 
 /// The most expensive analysis that is allowed.
@@ -275,7 +280,7 @@ impl<'a> Analysis<'a> {
             let mut rows: Vec<u32> =
                 (w * window..nrows.min((w + 1) * window)).map(|row| row as u32).collect();
             if window > slice {
-                row_lengths::longest_first(lengths, &mut rows);
+                longest_first(lengths, &mut rows);
             }
             let spans =
                 rows.chunks(slice).map(|rows| self.span(rows.iter().map(|&row| row as usize)));
@@ -285,6 +290,12 @@ impl<'a> Analysis<'a> {
             let sample = self.groups_of(window);
             par::reduce(sample.sampled, 1, || 0, |at| widest(sample.pick(at)), u64::max)
         })
+    }
+
+    /// As [`Analysis::widest_span`], with columns numbered as the rows are sorted; kept.
+    pub(crate) fn widest_permuted_span(&self, slice: usize, sort: Sort) -> u64 {
+        let find = || self.widest_span(slice, sort, Some(&inverse(&self.order(sort))));
+        self.memo.get(WidestPermutedSpan(slice, sort), find)
     }
 
     /// Returns the column range of these rows: the first column, and one past the last.
@@ -304,8 +315,8 @@ impl<'a> Analysis<'a> {
             match new {
                 None => columns.first().copied().zip(columns.last().copied()),
                 Some(new) => {
-                    let new = columns.iter().map(|&old| new[old as usize]);
-                    new.clone().min().zip(new.max())
+                    let new = columns.iter().map(|&old| [new[old as usize]; 2]);
+                    new.reduce(|[a, b], [c, d]| [a.min(c), b.max(d)]).map(<(u32, u32)>::from)
                 }
             }
         };

@@ -26,8 +26,8 @@ pub(super) struct L1Caches {
     processors: usize,
     /// Sectors that the L1 cache of each processor holds.
     room: usize,
-    /// Elements of x per sector.
-    per_sector: u32,
+    /// Binary logarithm of the elements of x per sector.
+    sector_bits: u32,
 }
 
 probes! {
@@ -62,7 +62,7 @@ impl Analysis<'_> {
         let near = L1Caches {
             processors: (device.processors as usize).max(1),
             room: (device.near_bytes as usize / 32).max(1),
-            per_sector: 32 / target.precision.bytes() as u32,
+            sector_bits: (32 / target.precision.bytes()).ilog2(),
         };
         let a_nonzero =
             self.memo.get(LoadsANonzero(threads, near), || self.loads_a_nonzero(threads, near));
@@ -105,7 +105,7 @@ impl Analysis<'_> {
             cache.empty();
             let lists = blocks_of_set.flat_map(|block| self.lists(threads, block)).collect();
             let step = threads.unwrap_or(BLOCK);
-            let visited = walk_side_by_side(lists, step, |c| cache.request(c / near.per_sector));
+            let visited = walk_side_by_side(lists, step, |c| cache.request(c >> near.sector_bits));
             [cache.loads(), visited]
         };
         // Filling a new cache takes longer than simulating a small matrix.
@@ -142,15 +142,21 @@ const FEWEST: usize = 2;
 /// Walks all lists side by side, `step` columns of each at a time, until all have ended or
 /// [`MOST_ENTRIES`] columns were visited; returns the number visited.
 fn walk_side_by_side(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
-    let mut met = 0;
+    left.retain(|list| !list.is_empty());
+    let (mut met, mut from) = (0, 0);
     while !left.is_empty() && met < MOST_ENTRIES {
-        for list in &mut left {
-            let (now, rest) = list.split_at(step.min(list.len()));
+        let to = from + step;
+        let mut ended = false;
+        for list in &left {
+            let now = &list[from..to.min(list.len())];
             now.iter().for_each(|&column| meet(column));
             met += now.len();
-            *list = rest;
+            ended |= list.len() <= to;
         }
-        left.retain(|list| !list.is_empty());
+        if ended {
+            left.retain(|list| list.len() > to);
+        }
+        from = to;
     }
     met as u64
 }
@@ -163,6 +169,8 @@ struct L1Sim {
     places: Vec<(u32, u32)>,
     now: u32,
     start: u32,
+    /// The sector of the last request; no sector has this number after the cache was emptied.
+    last: u32,
 }
 
 /// A cache that returns to the idle ones when it is dropped.
@@ -192,15 +200,20 @@ impl L1Sim {
         // With eight times as many places as sectors in the cache, few places hold a sector that is
         // still cached.
         let places = vec![(u32::MAX, 0); (8 * room).next_power_of_two()];
-        L1Sim { room: room as u32, places, now: room as u32, start: room as u32 }
+        L1Sim { room: room as u32, places, now: room as u32, start: room as u32, last: u32::MAX }
     }
 
     fn empty(&mut self) {
         self.now += self.room;
         self.start = self.now;
+        self.last = u32::MAX;
     }
 
     fn request(&mut self, sector: u32) {
+        // Neighbouring entries are often in the same sector.
+        if std::mem::replace(&mut self.last, sector) == sector {
+            return;
+        }
         let mixed = u64::from(sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = mixed as usize & (self.places.len() - 1) & !1;
         let pair = &mut self.places[at..at + 2];

@@ -200,7 +200,7 @@ fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
 }
 
 /// Sorts rows by falling length; rows of equal length keep their order.
-pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
+pub(crate) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
     let length = |row: u32| lengths[row as usize] as usize;
     let most = rows.iter().map(|&row| length(row)).max().unwrap_or(0);
     if most > 2 * rows.len() {

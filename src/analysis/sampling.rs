@@ -122,13 +122,13 @@ impl Analysis<'_> {
         let pattern = self.pattern;
         let sample = Sample::of_mirrors(pattern.nrows(), pattern.ncols(), pattern.nnz(), most);
         let Sample { groups: nnz, sampled } = sample;
-        let mirrored = |at: usize| {
+        let mirrored = |row: &mut usize, at: usize| {
             let k = spread(at, sampled, nnz);
-            let row = pattern.row_ptr().partition_point(|&start| start <= k) - 1;
+            *row = row_from(pattern.row_ptr(), *row, k);
             let mirror = pattern.row(pattern.col_idx()[k] as usize);
-            mirror.binary_search(&(row as u32)).is_ok()
+            mirror.binary_search(&(*row as u32)).is_ok()
         };
-        let [found] = sums(sampled, 1, || (), |(), at| [u64::from(mirrored(at))]);
+        let [found] = sums(sampled, 1, || 0, |row, at| [u64::from(mirrored(row, at))]);
         sample.share(found)
     }
 
@@ -153,6 +153,17 @@ impl Analysis<'_> {
     pub(crate) fn sample_of_blocks(&self) -> Sample {
         self.detail.blocks(self.pattern.nrows(), self.pattern.nnz())
     }
+}
+
+/// Returns the row of entry `k`, which is `row` or a later one; looks at near rows first.
+fn row_from(row_ptr: &[usize], mut row: usize, k: usize) -> usize {
+    let mut ahead = 1;
+    while row_ptr.get(row + ahead).is_some_and(|&start| start <= k) {
+        row += ahead;
+        ahead *= 2;
+    }
+    let end = row_ptr.len().min(row + ahead);
+    row + row_ptr[row..end].partition_point(|&start| start <= k) - 1
 }
 
 /// The share of the entries that estimates analyse.
@@ -289,11 +300,6 @@ impl Sample {
         Sample { groups: nnz, sampled: if nrows == ncols { nnz.min(most) } else { 0 } }
     }
 
-    /// Sums both counts over the sampled groups.
-    pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
-        sums(self.sampled, 32, || (), |(), at| count(self.pick(at)))
-    }
-
     /// Returns `found` as a share of the sampled groups.
     pub fn share(&self, found: u64) -> f64 {
         found as f64 / self.sampled.max(1) as f64
@@ -342,6 +348,15 @@ pub(crate) fn spread(at: usize, sampled: usize, n: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_found_from_earlier_ones_on() {
+        let row_ptr = [0, 0, 2, 2, 2, 3, 9, 9];
+        for k in 0..9 {
+            let expected = row_ptr.partition_point(|&start| start <= k) - 1;
+            assert!((0..=expected).all(|row| row_from(&row_ptr, row, k) == expected), "entry {k}");
+        }
+    }
 
     #[test]
     fn samples_lie_in_parts_of_their_own() {

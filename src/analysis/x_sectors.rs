@@ -1,7 +1,8 @@
 //! Sectors of x that a product requests, for each order in which formats walk the entries.
 
 use super::row_lengths::longest_first;
-use super::sampling::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
+use super::sampling::{EachPrecision, SAMPLED_TILES, Sample};
+use super::steps::{Steps, distinct, distinct_of_sorted, sorted};
 use super::{Analysis, Detail, Sort, Walk, inverse, probes};
 use crate::par;
 use crate::scalar::Precision;
@@ -95,17 +96,11 @@ impl Analysis<'_> {
             Detail::Sampled => SAMPLED_TILES * 512 / size,
         };
         let sample = Sample { groups, sampled: groups.min(most) };
-        let sorted = |columns: &[u32]| {
-            let mut columns = columns.to_vec();
-            columns.sort_unstable();
-            columns
-        };
         let of_tile = |at: usize| {
             let i = sample.pick(at);
             let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
-            let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-            let met =
-                RequestedSectors { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
+            let sectors = tile.chunks(32).map(distinct_of_sorted).fold([0; 2], add);
+            let met = RequestedSectors { sectors, entries: tile.len() as u64 };
             (met, spans(&tile, 0))
         };
         let sum = |a: SpanBits, b: SpanBits| std::array::from_fn(|i| a[i] + b[i]);
@@ -236,23 +231,30 @@ impl Analysis<'_> {
         let lanes = rows.map(|row| self.pattern.row(row)).filter(|row| !row.is_empty());
         let mut lanes: Vec<&[u32]> = lanes.collect();
         let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
-        let mut sectors = [0; 2];
-        let mut from = 0;
+        let shortest = |lanes: &[&[u32]]| lanes.iter().map(|lane| lane.len()).min().unwrap_or(0);
+        let mut steps = Steps::default();
+        let (mut alone, mut from, mut least) = (0, 0, shortest(&lanes));
         while !lanes.is_empty() {
             if let ([lane], 1) = (lanes.as_slice(), threads) {
                 // A lane that is alone requests one sector per entry.
-                sectors = sectors.map(|met| met + (lane.len() - from) as u64);
+                alone = (lane.len() - from) as u64;
                 break;
             }
             let to = from + threads;
-            let step = lanes.iter().flat_map(|lane| &lane[from..lane.len().min(to)]);
-            sectors = add(sectors, distinct(step.map(|&c| column(c))));
-            if lanes.iter().any(|lane| lane.len() <= to) {
+            match threads {
+                1 => steps.add(lanes.iter().map(|lane| column(lane[from]))),
+                _ => {
+                    let step = lanes.iter().flat_map(|lane| &lane[from..lane.len().min(to)]);
+                    steps.add(step.map(|&c| column(c)));
+                }
+            }
+            if least <= to {
                 lanes.retain(|lane| lane.len() > to);
+                least = shortest(&lanes);
             }
             from = to;
         }
-        RequestedSectors { sectors, entries }
+        RequestedSectors { sectors: steps.sectors.map(|met| met + alone), entries }
     }
 
     fn sum(
@@ -348,58 +350,10 @@ fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// Up to this many sectors are deduplicated by pairwise comparison.
-const FEW: usize = 8;
-
-/// Counts the distinct sectors of x, in f32 and in f64, that contain these at most 32 columns.
-fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
-    let (mut met, mut len) = ([0; 32], 0);
-    for column in columns {
-        let sector = column / PER_SECTOR;
-        if len == 0 || met[len - 1] != sector {
-            met[len] = sector;
-            len += 1;
-        }
-    }
-    // A sector of f32 values covers two sectors of f64 values.
-    let mut sectors = [0; 2];
-    if len <= FEW {
-        for (i, &sector) in met[..len].iter().enumerate() {
-            let before = &met[..i];
-            sectors[0] += u64::from(before.iter().all(|other| other / 2 != sector / 2));
-            sectors[1] += u64::from(!before.contains(&sector));
-        }
-        return sectors;
-    }
-    // A hash table of f32 sectors, with the f64 halves met of each.
-    let (mut pairs, mut halves) = ([u32::MAX; 64], [0u8; 64]);
-    for sector in &met[..len] {
-        let (pair, half) = (sector / 2, 1 << (sector % 2));
-        let mut at = (pair.wrapping_mul(0x9e37_79b9) >> 26) as usize;
-        while pairs[at] != pair && pairs[at] != u32::MAX {
-            at = (at + 1) % 64;
-        }
-        sectors[0] += u64::from(halves[at] == 0);
-        sectors[1] += u64::from(halves[at] & half == 0);
-        pairs[at] = pair;
-        halves[at] |= half;
-    }
-    sectors
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::generate;
-
-    #[test]
-    fn sectors_are_of_4_or_8_columns() {
-        assert_eq!(distinct([0, 3, 4, 7, 8, 100].into_iter()), [3, 4]);
-        assert_eq!(distinct(std::iter::empty()), [0, 0]);
-        assert_eq!(distinct(std::iter::repeat_n(5, 32)), [1, 1]);
-        assert_eq!(distinct((0..32).rev().map(|i| 8 * i)), [32, 32]);
-        assert_eq!(distinct([u32::MAX, 0, u32::MAX - 4, 4].into_iter()), [2, 4]);
-    }
 
     #[test]
     fn rows_are_found_by_their_rank() {

@@ -23,7 +23,7 @@ pub fn keep_baseline(
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
-    let mut entries = entries(size, target, workload.vectors)?;
+    let mut entries: Vec<Entry> = entries(size, target, workload.vectors)?.collect();
     let (base, baseline) = {
         let entry = baseline_of(&entries)?;
         (entry.cost, Baseline::of(&entry.candidate, &entry.cost))
@@ -106,12 +106,16 @@ pub fn baseline_spmv_s(size: [usize; 3], target: &Target<'_>) -> Option<f64> {
 
 /// As [`baseline_spmv_s`], for products of `vectors` vectors.
 pub fn baseline_product_s(size: [usize; 3], target: &Target<'_>, vectors: usize) -> Option<f64> {
-    Some(entries(size, target, vectors)?.first()?.cost.spmv_s)
+    Some(entries(size, target, vectors)?.next()?.cost.spmv_s)
 }
 
 /// Returns the baselines, then the other candidates that need no analysis, with estimates from the
 /// size.
-pub(super) fn entries(size: [usize; 3], target: &Target<'_>, vectors: usize) -> Option<Vec<Entry>> {
+pub(super) fn entries(
+    size: [usize; 3],
+    target: &Target<'_>,
+    vectors: usize,
+) -> Option<impl Iterator<Item = Entry>> {
     let [nrows, ncols, nnz] = size;
     // cuSPARSE is used with 32-bit indices, and not for a matrix without entries.
     if nnz == 0 || size.iter().any(|&n| i32::try_from(n).is_err()) {
@@ -131,13 +135,13 @@ pub(super) fn entries(size: [usize; 3], target: &Target<'_>, vectors: usize) -> 
     let longest = nnz.div_ceil(nrows.max(1));
     let matrix = MatrixTerms { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
     let estimator = Estimator::of(matrix, target).with_vectors(vectors);
-    let entry = |candidate: Candidate| {
+    let entry = move |candidate: Candidate| {
         let convert_bytes = if candidate.is_baseline() { 0 } else { bytes };
         let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });
         Entry { candidate, cost, estimate: None }
     };
     let kind = target.device.kind;
-    Some(baselines(kind).into_iter().chain(immediate(kind)).map(entry).collect())
+    Some(baselines(kind).into_iter().chain(immediate(kind)).map(entry))
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ pub fn rank_quick(
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
     // Baselines are always ranked, even if the quick model does not know them.
-    let mut all = entries(size, target, workload.vectors)?;
-    all.retain(|entry| entry.candidate.is_baseline());
+    let all = entries(size, target, workload.vectors)?;
+    let mut all: Vec<Entry> = all.filter(|entry| entry.candidate.is_baseline()).collect();
     let bytes = all.first()?.cost.bytes;
     for &(candidate, cost) in predicted {
         let cost = Cost { bytes, ..cost };

@@ -61,11 +61,11 @@ impl std::fmt::Display for Source {
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
     let other = candidate.stand_in();
     let keys = |candidate: &Candidate| {
-        let params = candidate.to_string().split_off(candidate.format.name.len());
-        let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
-        let own: Vec<Cow<'static, str>> =
-            names().map(|name| Cow::Owned(format!("{name}{params}"))).collect();
-        own.into_iter().chain(names().map(|name| Cow::Borrowed(*name)))
+        let format = candidate.format;
+        let params = candidate.to_string().split_off(format.name.len());
+        let names = || std::iter::once(&format.name).chain(format.aliases);
+        let own = names().map(move |name| Cow::Owned(format!("{name}{params}")));
+        own.chain(names().map(|name| Cow::Borrowed(*name)))
     };
     device.figures_of(keys(candidate).chain(other.iter().flat_map(keys)))
 }

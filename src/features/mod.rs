@@ -377,6 +377,11 @@ impl Features {
         self.iter().find_map(|(feature, value)| (feature.name == name).then_some(value))
     }
 
+    /// Tells whether the value of a feature is known.
+    pub(crate) fn has(&self, feature: &Feature) -> bool {
+        self.0.iter().any(|(known, _)| std::ptr::eq(*known, feature))
+    }
+
     /// Iterates over the features and their values, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Feature, f64)> + '_ {
         self.0.iter().copied()

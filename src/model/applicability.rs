@@ -18,6 +18,9 @@ pub struct Applicability {
     pub radius: f32,
 }
 
+/// Number of coordinates that are compared at a time.
+const AT_ONCE: usize = 8;
+
 /// Maximum number of features of a model.
 const MOST_FEATURES: usize = 128;
 
@@ -25,6 +28,19 @@ const MOST_FEATURES: usize = 128;
 /// span many powers of ten.
 pub fn coordinate(feature: f64) -> f64 {
     feature.signum() * feature.abs().ln_1p()
+}
+
+/// Returns the sum of the squared differences between two points; if it exceeds `most`, only that of
+/// their first coordinates. The sum never falls from one coordinate to the next.
+fn away(point: &[f32], other: &[f32], most: f32) -> f32 {
+    let mut sum = 0.0;
+    for (point, other) in point.chunks(AT_ONCE).zip(other.chunks(AT_ONCE)) {
+        sum = point.iter().zip(other).fold(sum, |sum, (a, b)| sum + (b - a) * (b - a));
+        if sum > most {
+            break;
+        }
+    }
+    sum
 }
 
 impl Applicability {
@@ -43,10 +59,8 @@ impl Applicability {
         for (i, at) in at.iter_mut().enumerate().take(self.mean.len()) {
             *at = (coordinate(features[i]) as f32 - self.mean[i]) * self.scale[i];
         }
-        let away = |point: &[f32]| -> f32 {
-            point.iter().zip(&at).map(|(point, at)| (at - point) * (at - point)).sum()
-        };
-        let nearest = self.points.chunks_exact(width).map(away).fold(f32::INFINITY, f32::min);
+        let nearer = |nearest: f32, point: &[f32]| nearest.min(away(point, &at, nearest));
+        let nearest = self.points.chunks_exact(width).fold(f32::INFINITY, nearer);
         (nearest / width as f32).sqrt()
     }
 

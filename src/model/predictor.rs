@@ -254,10 +254,10 @@ impl Predictor {
         };
         let (seen, works) = par::join(see, || works(analysis, target));
         let (features, estimator, learned) = seen;
-        let learned = learned.as_ref().unwrap_or(&estimator);
-        let (features, matrix) = (self.model.features_of(&features), learned.matrix_terms());
+        let features = self.model.features_of(&features);
+        let matrix = learned.as_ref().unwrap_or(&estimator).matrix_terms();
         let csr = works.iter().find(|(candidate, _)| candidate.is_csr());
-        let pace = csr.and_then(|(candidate, work)| {
+        let pace = learned.as_ref().zip(csr).and_then(|(learned, (candidate, work))| {
             let work = work.as_ref().ok()?;
             Some(estimator.cost(candidate, work).spmv_s / learned.cost(candidate, work).spmv_s)
         });
@@ -265,8 +265,9 @@ impl Predictor {
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let terms = terms(work, &learned.times(candidate, work), &matrix);
-            Some((candidate, estimator.cost(candidate, work), terms))
+            let (cost, times) = estimator.cost_and_times(candidate, work);
+            let times = learned.as_ref().map_or(times, |learned| learned.times(candidate, work));
+            Some((candidate, cost, terms(work, &times, &matrix)))
         });
         let mut suits: Vec<_> = suits.collect();
         relate(suits.iter_mut().map(|(candidate, _, terms)| (*candidate, terms)));

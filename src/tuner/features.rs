@@ -67,7 +67,7 @@ impl Tuner {
         let baseline_s = size.and_then(|size| baseline_spmv_s(size, &target));
         let has = |stage: Stage| {
             let mut needed = FEATURES.iter().filter(|feature| stage.knows(feature.name));
-            needed.all(|feature| features.get(feature.name).is_some())
+            needed.all(|feature| features.has(feature))
         };
         let stage = Stage::ALL.into_iter().rev().find(|&stage| has(stage)).unwrap_or_default();
         let choice = match device.kind {

@@ -41,7 +41,7 @@ const ARRIVING: Duration = Duration::from_secs(600);
 const STEP: u64 = 1 << 20;
 
 /// Maximum number of bytes of a body that names features.
-const MOST_FEATURES: u64 = 1 << 20;
+const MOST_FEATURES: u64 = 1 << 16;
 
 /// First bytes of compressed data and of archives: gzip, zstd, bzip2, xz and zip.
 const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK"];

@@ -19,7 +19,7 @@ use ellect::read::{Found, Limits, Placed};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
 use ellect::unstable::par;
-use ellect::{CsrRef, Fingerprint, Precision, Scalar};
+use ellect::{CsrRef, Fingerprint, Precision, Scalar, Tuner};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Service;
@@ -307,6 +307,10 @@ pub async fn answered<Held: Send + Sync + 'static>(
     case: &Arc<Case>,
     held: Arc<Held>,
 ) -> Result<Arc<Answer>, Failure> {
+    if let Some(features) = case.received.features() {
+        // A choice from features takes less time than handing it to another thread.
+        return choose_from(service, case, features?);
+    }
     let most = service.memory.matrices.bytes();
     let mut bytes = first_reservation(case).min(most);
     loop {
@@ -388,18 +392,27 @@ fn read<'a, T: Scalar>(
     })
 }
 
-/// Reads the matrix, or its features, in this number of bytes of memory, and chooses.
-fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
-    let Case { options, received, backend, job, .. } = case;
+/// Returns the tuner that answers a case.
+fn tuner(service: &Service, case: &Case) -> Result<Tuner, Failure> {
+    let (backend, wisdom) = (Arc::clone(&case.backend), service.config.wisdom.clone());
+    tuner_of(&case.options, backend, wisdom, |device, purpose| service.model(device, purpose))
+}
+
+/// Chooses from the features that the body names.
+fn choose_from(service: &Service, case: &Case, features: Features) -> Result<Arc<Answer>, Failure> {
     let start = Instant::now();
-    let (backend, wisdom) = (Arc::clone(backend), service.config.wisdom.clone());
-    let tuner =
-        tuner_of(options, backend, wisdom, |device, purpose| service.model(device, purpose))?;
-    if let Some(features) = received.features() {
-        let choice = tuner.recommend_from(features?, T::PRECISION, &options.workload())?;
-        service.metrics.stage("choose", start.elapsed().as_secs_f64());
-        return Ok(Answer::of(choice)?);
-    }
+    let (tuner, options) = (tuner(service, case)?, &case.options);
+    let precision = options.product.precision;
+    let choice = tuner.recommend_from(features, precision, &options.workload())?;
+    service.metrics.stage("choose", start.elapsed().as_secs_f64());
+    Answer::of(choice)
+}
+
+/// Reads the matrix in this number of bytes of memory, and chooses.
+fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
+    let Case { options, received, job, .. } = case;
+    let start = Instant::now();
+    let tuner = tuner(service, case)?;
     let mut bytes = received.bytes();
     let matrix = read::<T>(service, case, &mut bytes, memory)?;
     let (csr, notes) = (matrix.csr(), matrix.notes());

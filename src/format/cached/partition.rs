@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::row_order::WARP;
 use super::{Basis, Params, Refusal, Target};
-use crate::analysis::{Analysis, Sample, inverse, probes};
+use crate::analysis::{Analysis, Sample, inverse, longest_first, probes};
 use crate::csr::offsets;
 use crate::device::Kind;
 use crate::par;
@@ -232,10 +232,12 @@ impl EhybPlan {
         });
 
         let lengths = analysis.lengths();
-        let outside = |i: u32| lengths[order[i as usize] as usize] - near[i as usize];
-        let mut far_rows: Vec<u32> = (0..nrows as u32).filter(|&i| outside(i) > 0).collect();
-        far_rows.sort_by_key(|&i| std::cmp::Reverse(outside(i)));
-        let far = far_rows.iter().map(|&i| outside(i)).collect();
+        let outside = order.iter().zip(&near).map(|(&row, near)| lengths[row as usize] - near);
+        let outside: Vec<u32> = outside.collect();
+        let mut far_rows: Vec<u32> =
+            (0..nrows as u32).filter(|&i| outside[i as usize] > 0).collect();
+        longest_first(&outside, &mut far_rows);
+        let far = far_rows.iter().map(|&i| outside[i as usize]).collect();
         let permuted = basis == Basis::Permuted;
         let new = (permuted || metis).then(|| inverse(&order));
         Ok(EhybPlan {

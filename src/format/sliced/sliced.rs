@@ -11,7 +11,7 @@ use super::many::{self, BlockProduct, XBlock, YBlock};
 use super::narrow::{self, AsGiven, Keep};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
-use crate::analysis::{Analysis, Sort, inverse};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::dense::{DenseMut, DenseRef, by_columns};
 use crate::par::{self, Scratch};
@@ -488,13 +488,13 @@ pub(super) fn check_narrow(
     slice: usize,
     sort: Sort,
 ) -> Result<(), Refusal> {
-    let new = match super::row_order::basis(analysis, sort, target) {
+    let widest = match super::row_order::basis(analysis, sort, target) {
         // Sorting within windows moves columns too little to show in a sample; a graph ordering
         // moves them far.
         super::Basis::Permuted if analysis.is_whole() || sort == Sort::Rcm => {
-            Some(inverse(&analysis.order(sort)))
+            analysis.widest_permuted_span(slice, sort)
         }
-        super::Basis::Permuted | super::Basis::Original => None,
+        super::Basis::Permuted | super::Basis::Original => analysis.widest_span(slice, sort, None),
     };
-    check_span(analysis.widest_span(slice, sort, new.as_deref()) as usize)
+    check_span(widest as usize)
 }

@@ -28,15 +28,16 @@
 //! The text is cut at line ends into blocks. One batch of blocks is parsed in parallel while the
 //! next is read. Line numbers are relative to the block until the batch is merged in file order.
 
+mod blocks;
 mod header;
 mod lines;
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
+use self::blocks::{Cutter, TextBlock};
 use self::header::{EntryFormat, Field, MtxHeader};
 use self::lines::ParsedLines;
 pub(super) use self::lines::whole_number;
@@ -49,8 +50,14 @@ use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Maximum number of bytes of a block of text; every line must fit into one.
+/// Maximum number of bytes of a line.
 const LINE_BYTES: usize = 1 << 19;
+
+/// Maximum number of blocks that one thread parses alone.
+const FEW_BLOCKS: usize = 4;
+
+/// Blocks of a batch for each thread.
+const BLOCKS_EACH: usize = 16;
 
 /// Reads a matrix, to the end of `source`.
 ///
@@ -131,9 +138,9 @@ pub(super) fn shape(head: &[u8]) -> Option<Shape> {
 
 fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>) -> Result<Csr<T>> {
     let header = header::read(&mut source, context)?;
-    let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
+    let mut cutter = Cutter::of(source);
     let mut entries = Entries::new(header);
-    let blocks = 2 * rayon::current_num_threads();
+    let blocks = BLOCKS_EACH * rayon::current_num_threads();
     let mut parsing: Vec<TextBlock<T>> = Vec::new();
     let mut reading: Vec<TextBlock<T>> = (0..blocks).map(|_| TextBlock::default()).collect();
     parsing.resize_with(blocks, TextBlock::default);
@@ -142,9 +149,12 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
         std::mem::swap(&mut parsing, &mut reading);
         let batch = &mut parsing[..filled];
         // Waking another thread takes longer than a small file.
-        let (merged, next) = if let [block] = batch {
-            block.parsed.parse(&block.text, &header);
-            (entries.merge(block), cutter.fill(&mut reading))
+        let (merged, next) = if filled <= FEW_BLOCKS {
+            let merged = batch.iter_mut().try_for_each(|block| {
+                block.parsed.parse(&block.text, &header);
+                entries.merge(block)
+            });
+            (merged, cutter.fill(&mut reading))
         } else {
             rayon::join(
                 || {
@@ -157,7 +167,7 @@ fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>)
         merged?;
         filled = next?;
     }
-    if matches!(cutter.state, CutterState::LineTooLong) {
+    if cutter.met_a_long_line() {
         return Err(too_long(entries.lines + 1));
     }
     drop((parsing, reading));
@@ -186,103 +196,6 @@ fn check_diagonal<T: Scalar>(imaginary: &Csr<T>) -> Result<()> {
 
 fn too_long(line: u64) -> Error {
     Error::line(line, format!("the line is longer than {LINE_BYTES} bytes"))
-}
-
-/// A block of text and its parsed lines; the buffers are reused.
-struct TextBlock<T> {
-    text: Text,
-    parsed: ParsedLines<T>,
-}
-
-impl<T> Default for TextBlock<T> {
-    fn default() -> Self {
-        TextBlock { text: Text::default(), parsed: ParsedLines::default() }
-    }
-}
-
-/// The text in the first bytes of a buffer. The rest of the buffer keeps old bytes, so that a reader
-/// that asks for initialised memory costs nothing.
-#[derive(Default)]
-struct Text {
-    buffer: Vec<u8>,
-    len: usize,
-}
-
-impl Deref for Text {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buffer[..self.len]
-    }
-}
-
-impl Text {
-    /// Size of a buffer before it grows.
-    const FIRST: usize = 1 << 16;
-
-    /// Adds bytes from `source` until there are `wanted`, or no more; returns false then.
-    fn fill(&mut self, source: &mut impl Read, wanted: usize) -> io::Result<bool> {
-        while self.len < wanted {
-            if self.len == self.buffer.len() {
-                self.buffer.resize((2 * self.len).max(Self::FIRST).min(wanted), 0);
-            }
-            let end = self.buffer.len().min(wanted);
-            match source.read(&mut self.buffer[self.len..end]) {
-                Ok(0) => return Ok(false),
-                Ok(got) => self.len += got,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// Cuts a source into blocks that end at a line end.
-struct Cutter<R> {
-    source: R,
-    /// The start of a line whose end has not been read yet.
-    carry: Vec<u8>,
-    state: CutterState,
-}
-
-#[derive(Clone, Copy)]
-enum CutterState {
-    Open,
-    Ended,
-    LineTooLong,
-}
-
-impl<R: Read> Cutter<R> {
-    /// Fills the first blocks with text and returns their number.
-    fn fill<T>(&mut self, blocks: &mut [TextBlock<T>]) -> Result<usize> {
-        for (filled, block) in blocks.iter_mut().enumerate() {
-            self.next(&mut block.text).map_err(io_error)?;
-            if block.text.is_empty() {
-                return Ok(filled);
-            }
-        }
-        Ok(blocks.len())
-    }
-
-    fn next(&mut self, text: &mut Text) -> io::Result<()> {
-        text.len = 0;
-        if !matches!(self.state, CutterState::Open) {
-            return Ok(());
-        }
-        text.fill(&mut self.carry.as_slice(), self.carry.len())?;
-        self.carry.clear();
-        if !text.fill(&mut self.source, LINE_BYTES)? {
-            self.state = CutterState::Ended;
-        } else if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
-            self.carry.extend_from_slice(&text[end + 1..]);
-            text.len = end + 1;
-        } else {
-            self.state = CutterState::LineTooLong;
-            text.len = 0;
-        }
-        Ok(())
-    }
 }
 
 /// The entries of all blocks so far.

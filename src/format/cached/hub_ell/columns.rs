@@ -28,8 +28,14 @@ impl Analysis<'_> {
         if self.pattern().ncols() / 64 > self.pattern().nnz() {
             return Arc::new(HubColumns::of(&[], most));
         }
-        let counts = self.column_counts();
+        let (counts, most) = (self.column_counts(), self.most_hubs(most));
         self.memo().get(FullestColumns(most), || Arc::new(HubColumns::of(&counts, most)))
+    }
+
+    /// The maximum number of hubs where `most` are allowed: all limits that allow every column share
+    /// their hubs.
+    fn most_hubs(&self, most: u16) -> u16 {
+        self.pattern().ncols().min(usize::from(most)) as u16
     }
 
     /// The number of columns in [`Analysis::hubs`] and the number of their entries; estimated from
@@ -51,6 +57,7 @@ impl Analysis<'_> {
     /// [`Analysis::hubs`] and the number of other entries, in no particular order. Estimated from
     /// a sample as in [`Analysis::hub_entries`]; cached.
     pub fn hub_rows(&self, most: u16) -> HubRows {
+        let most = self.most_hubs(most);
         self.memo().get(HubRowCounts(most), || match self.column_sample() {
             Some(sample) => rows_of_sample(&sample, self.pattern(), most).into(),
             None => self.hubs(most).rows(self.pattern()).as_slice().into(),

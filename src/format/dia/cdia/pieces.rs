@@ -126,7 +126,8 @@ impl MostPieces {
         }
         let mean = of_hack * 4 + 4;
         let sample = hacks.min(16);
-        Some(MostPieces { mean, of_one: 16 * mean, sample, over: 4 })
+        // One hack alone may not have more pieces than all hacks together.
+        Some(MostPieces { mean, of_one: sample * mean, sample, over: 4 })
     }
 
     /// True if too many hacks, `over` of the `looked_at` hacks examined, have more than `mean`

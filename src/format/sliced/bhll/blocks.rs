@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::analysis::sampling::SAMPLED_ENTRIES;
+use crate::analysis::sampling::{SAMPLED_ENTRIES, sums};
 use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
@@ -26,6 +26,12 @@ impl Blocks {
 
 /// Block rows per sampled window: as many as formats sort together.
 const WINDOW: usize = 512;
+
+/// Minimum number of block rows whose blocks a thread counts.
+const FEWEST_BLOCK_ROWS: usize = 32;
+
+/// Number of neighbouring blocks that are found at a time.
+const AT_ONCE: u64 = u64::BITS as u64;
 
 /// Minimum number of sampled windows, however many entries they have.
 const FEWEST_WINDOWS: usize = 8;
@@ -117,16 +123,14 @@ impl Analysis<'_> {
 
     fn find_fill(&self, b: usize) -> f64 {
         let sample = self.sample(self.pattern().nrows().div_ceil(b));
-        fill(
-            b,
-            sample.total(|i| {
-                let (mut rows, mut blocks) = (Vec::new(), 0);
-                self.block_row(i * b, b, &mut rows);
-                let entries = rows.iter().map(|row| row.len() as u64).sum();
-                merge(&mut rows, b, |_| blocks += 1);
-                [entries, blocks]
-            }),
-        )
+        let count = |rows: &mut Vec<_>, at: usize| {
+            self.block_row(sample.pick(at) * b, b, rows);
+            let entries = rows.iter().map(|row| row.len() as u64).sum();
+            let mut blocks = 0;
+            merge(rows, b, |_| blocks += 1);
+            [entries, blocks]
+        };
+        fill(b, sums(sample.sampled, FEWEST_BLOCK_ROWS, Vec::new, count))
     }
 }
 
@@ -147,21 +151,33 @@ impl<'a> Analysis<'a> {
 /// Calls `found` with the number of each block of `b` columns in which one of the rows has an
 /// entry, in rising order. Columns must rise within each row. Consumes the rows.
 fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
+    // `(x * inverse) >> 16` is `x / b` for all places among so many blocks.
+    let (b, inverse) = (b as u64, (1 << 16) / b as u64 + 1);
     rows.retain(|row| !row.is_empty());
     while let Some(first) = rows.iter().map(|row| row[0]).min() {
-        let block = first / b as u32;
-        let end = (u64::from(block) + 1) * b as u64;
+        let block = u64::from(first) / b;
+        let (start, end) = (block * b, (block + AT_ONCE) * b);
+        // One bit for each block from this one on.
+        let mut met = 0u64;
         let mut ended = false;
         for row in rows.iter_mut() {
-            while row.first().is_some_and(|&column| u64::from(column) < end) {
-                *row = &row[1..];
+            let mut left = row.iter();
+            while let Some(&column) = left.as_slice().first()
+                && u64::from(column) < end
+            {
+                met |= 1 << (((u64::from(column) - start) * inverse) >> 16);
+                left.next();
             }
+            *row = left.as_slice();
             ended |= row.is_empty();
         }
         if ended {
             rows.retain(|row| !row.is_empty());
         }
-        found(block);
+        while met != 0 {
+            found(block as u32 + met.trailing_zeros());
+            met &= met - 1;
+        }
     }
 }
 
