@@ -10,7 +10,7 @@ use ellect::features::Features;
 use ellect::format::Candidate;
 use ellect::model::Predictor;
 use ellect::unstable::choose::Place;
-use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::choose::baseline_product_s;
 use ellect::unstable::cost::{Estimator, relate, terms, works};
 use ellect::unstable::model::Stage;
 use ellect::{Csr, Precision, Tuner, generate};
@@ -54,6 +54,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
     let size = [csr.nrows(), csr.ncols(), csr.nnz()];
     let features = Features::of(&analysis);
     Case {
+        vectors: 1,
         source: String::new(),
         family: String::new(),
         fingerprint: analysis.fingerprint(),
@@ -63,7 +64,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
         nnz: csr.nnz() as u64,
-        baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
+        baseline_estimate_s: baseline_product_s(size, &target, 1).unwrap_or(0.0),
         analysis_s: 1e-3,
         features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
         trials,
