@@ -12,7 +12,7 @@ mod trial;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::choose::policy::Mode;
@@ -54,6 +54,8 @@ pub struct Tuner {
     emulates: bool,
     /// Set to true by the caller to end measuring.
     stop: Option<Arc<AtomicBool>>,
+    /// Nanoseconds of computing features.
+    features_ns: Option<Arc<AtomicU64>>,
 }
 
 /// Seed of the random vectors that verify a prepared operator.
@@ -109,6 +111,7 @@ impl Tuner {
             stored: Stored::default(),
             emulates: false,
             stop: None,
+            features_ns: None,
         }
     }
 
@@ -175,6 +178,30 @@ impl Tuner {
     /// ```
     pub fn stopping_when(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = Some(stop);
+        self
+    }
+
+    /// Adds the time that each prediction takes to compute a matrix's features, in nanoseconds, to
+    /// `total_ns`. It is a part of the time of a choice.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use ellect::{Tuner, Workload, device, generate};
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let total_ns = Arc::new(AtomicU64::new(0));
+    /// let data = std::env::temp_dir().join("ellect-none");
+    /// let tuner = Tuner::without_models(device::find("cpu")?).with_models(&data)?;
+    /// let tuner = tuner.timing_features(Arc::clone(&total_ns));
+    /// tuner.recommend(&generate::by_name::<f64>("heat", 500, 1)?, &Workload::default())?;
+    /// println!("{} ns", total_ns.load(Ordering::Relaxed));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timing_features(mut self, total_ns: Arc<AtomicU64>) -> Self {
+        self.features_ns = Some(total_ns);
         self
     }
 

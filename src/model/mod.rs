@@ -217,6 +217,8 @@ pub struct Prediction {
     pub known: Vec<Known>,
     /// Confidence between 0 and 1; see [`Applicability::confidence`] and [`CONFIDENT`].
     pub confidence: f64,
+    /// Time that computing the features took, in seconds; the work of candidates was computed beside it.
+    pub features_s: f64,
 }
 
 impl Model {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use super::{Model, Prediction, Purpose, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
@@ -250,10 +251,12 @@ impl Predictor {
             let learned =
                 learned.map(|target| Estimator::new(analysis, &target).with_vectors(vectors));
             let estimator = Estimator::new(analysis, target).with_vectors(vectors);
-            (Features::of(analysis), estimator, learned)
+            let start = Instant::now();
+            let features = Features::of(analysis);
+            (features, start.elapsed().as_secs_f64(), estimator, learned)
         };
         let (seen, works) = par::join(see, || works(analysis, target));
-        let (features, estimator, learned) = seen;
+        let (features, features_s, estimator, learned) = seen;
         let features = self.model.features_of(&features);
         let matrix = learned.as_ref().unwrap_or(&estimator).matrix_terms();
         let csr = works.iter().find(|(candidate, _)| candidate.is_csr());
@@ -288,7 +291,7 @@ impl Predictor {
             Some(Known { candidate: (*candidate).clone(), cost })
         });
         let known = known.collect();
-        Prediction { known, confidence: inputs.confidence }
+        Prediction { known, confidence: inputs.confidence, features_s }
     }
 }
 

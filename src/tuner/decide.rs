@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::subject::Subject;
 use super::timings::Measured;
@@ -210,6 +211,10 @@ impl Tuner {
         let model = self.model(workload, target.precision);
         let predict = || model.map(|model| model.predict_for(workload.vectors, analysis, target));
         let (prediction, _) = par::join(predict, || analysis.fingerprint());
+        if let (Some(total_ns), Some(prediction)) = (&self.features_ns, &prediction) {
+            let ns = (prediction.features_s * 1e9) as u64;
+            total_ns.fetch_add(ns, Ordering::Relaxed);
+        }
         let confidence = prediction.as_ref().map(|p| p.confidence);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {

@@ -212,6 +212,20 @@ impl Wisdom {
         self.own.as_ref().map_or(0, Store::revision).wrapping_add(shared)
     }
 
+    /// Counts the stored measurements, without those that ship.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] if the database cannot be read.
+    pub fn count(&self) -> Result<u64> {
+        let mut count = 0;
+        let count_one = |_: &[u8], _: &[u8]| {
+            count += 1;
+            Ok(())
+        };
+        self.own.as_ref().map_or(Ok(()), |own| own.scan(Tree::Measurements, "", count_one))?;
+        Ok(count)
+    }
+
     /// Returns the message of the last write to the database, if it failed.
     pub fn fault(&self) -> Option<String> {
         self.own.as_ref().and_then(Store::fault)

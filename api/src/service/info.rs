@@ -122,7 +122,16 @@ pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Ready>, 
 }
 
 /// Tells the figures of the service.
-pub async fn figures(State(service): State<Arc<Service>>) -> impl IntoResponse {
+///
+/// # Errors
+/// 500 if stored measurements cannot be counted.
+pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
+    let counting = Arc::clone(&service);
+    let count = move || {
+        let wisdom = counting.config.wisdom.as_ref();
+        wisdom.map_or(Ok(0), |wisdom| counting.metrics.records(wisdom))
+    };
+    let records = tokio::task::spawn_blocking(count).await.map_err(Failure::internal)??;
     let wisdom = service.config.wisdom.as_ref();
     let shared = service.config.shared.as_ref().map(|shared| shared.status());
     let shares = [&service.memory.bodies, &service.memory.matrices];
@@ -133,6 +142,7 @@ pub async fn figures(State(service): State<Arc<Service>>) -> impl IntoResponse {
         jobs: service.jobs.counts(),
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
+        records,
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
         failures: wisdom.map_or(0, |wisdom| wisdom.failures()),
         restarts: service.devices.restarts(),
@@ -140,7 +150,7 @@ pub async fn figures(State(service): State<Arc<Service>>) -> impl IntoResponse {
         shared_outbox: shared.map_or(0, |shared| shared.outbox),
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
-    ([(CONTENT_TYPE, METRICS)], service.metrics.text(&state))
+    Ok(([(CONTENT_TYPE, METRICS)], service.metrics.text(&state)))
 }
 
 /// Lists the profiles of devices.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `ellect_requests_total` | `route`, `status` | requests answered |
 //! | `ellect_request_seconds` | `route` | time from the head of a request to its answer |
-//! | `ellect_stage_seconds` | `stage` | time of `body`, `wait`, `read` and `choose` in one request |
+//! | `ellect_stage_seconds` | `stage` | time of `body`, `wait`, `read` and `choose` in one request, and of `features`, a part of `choose` |
 //! | `ellect_answers_total` | `from` | recommendations by origin: `computed` or `kept` |
 //! | `ellect_answers_kept` | | answers in the cache |
 //! | `ellect_connections` | | open connections |
@@ -13,6 +13,7 @@
 //! | `ellect_jobs_processing` | | jobs at work |
 //! | `ellect_memory_reserved_bytes` | `share` | memory that requests hold: `bodies` or `matrices` |
 //! | `ellect_memory_budget_bytes` | `share` | memory that requests may hold |
+//! | `ellect_wisdom_records` | | stored measurements, without those that ship |
 //! | `ellect_wisdom_revision` | | writes to the database of measurements |
 //! | `ellect_wisdom_faulty` | | 1 if the last write to it failed, else 0 |
 //! | `ellect_wisdom_errors_total` | | writes to it that failed, exports included |
@@ -21,7 +22,9 @@
 //! | `ellect_shared_outbox` | | measurements that wait to be sent to it |
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use ellect::Wisdom;
 use metrics::with_local_recorder;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusRecorder};
@@ -41,6 +44,8 @@ pub struct State {
     pub reserved: [u64; 2],
     /// Budget of bodies and of matrices, in bytes.
     pub budget: [u64; 2],
+    /// Stored measurements.
+    pub records: u64,
     /// Writes to the database of measurements.
     pub revision: u64,
     /// Writes that failed, exports included.
@@ -60,6 +65,8 @@ pub struct Metrics {
     recorder: PrometheusRecorder,
     /// Times that were noted.
     noted: AtomicU64,
+    /// Number of stored measurements, and the revision of the database at which they were counted.
+    records: Mutex<Option<[u64; 2]>>,
 }
 
 const REQUESTS: &str = "ellect_requests_total";
@@ -81,7 +88,7 @@ const SHARES: [&str; 2] = ["bodies", "matrices"];
 
 impl State {
     /// Figures that rise and fall, by name and meaning.
-    fn levels(&self) -> [(&'static str, &'static str, u64); 9] {
+    fn levels(&self) -> [(&'static str, &'static str, u64); 10] {
         let [enqueued, processing] = self.jobs;
         [
             ("ellect_answers_kept", "Answers in the cache", self.answers),
@@ -89,6 +96,7 @@ impl State {
             ("ellect_requests_waiting", "Requests that wait for a worker", self.waiting),
             ("ellect_jobs_enqueued", "Jobs that wait", enqueued),
             ("ellect_jobs_processing", "Jobs at work", processing),
+            ("ellect_wisdom_records", "Stored measurements, without those that ship", self.records),
             ("ellect_wisdom_revision", "Writes to the database of measurements", self.revision),
             (
                 "ellect_wisdom_faulty",
@@ -147,7 +155,7 @@ impl Metrics {
                 describe_counter!(name, meaning);
             }
         });
-        Ok(Metrics { recorder, noted: AtomicU64::new(0) })
+        Ok(Metrics { recorder, noted: AtomicU64::new(0), records: Mutex::default() })
     }
 
     /// Counts an answered request.
@@ -179,6 +187,21 @@ impl Metrics {
     /// Counts a recommendation, `computed` or `kept`.
     pub fn recommended(&self, from: &'static str) {
         with_local_recorder(&self.recorder, || counter!(ANSWERS, "from" => from).increment(1));
+    }
+
+    /// Returns the number of stored measurements. They are counted again only after a write.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn records(&self, wisdom: &Wisdom) -> ellect::Result<u64> {
+        let mut known = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let revision = wisdom.revision();
+        let count = match *known {
+            Some([count, at]) if at == revision => count,
+            _ => wisdom.count()?,
+        };
+        *known = Some([count, revision]);
+        Ok(count)
     }
 
     /// Returns all figures as text.
@@ -216,7 +239,7 @@ mod tests {
             line.strip_prefix("//! | `").and_then(|rest| rest.split('`').next())
         });
         let documented: Vec<_> = documented.collect();
-        assert_eq!(documented.len(), 17);
+        assert_eq!(documented.len(), 18);
         for name in documented {
             assert!(text.contains(&format!("\n{name}")), "{name} is not in {text}");
         }

@@ -29,6 +29,7 @@ pub async fn observe(
         bytes = tracing::field::Empty,
         body_s = tracing::field::Empty,
         read_s = tracing::field::Empty,
+        features_s = tracing::field::Empty,
         choose_s = tracing::field::Empty,
         choice = tracing::field::Empty,
     );

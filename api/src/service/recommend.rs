@@ -2,7 +2,7 @@
 //! that was posted before.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Extension;
@@ -431,6 +431,8 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
         keep_by_pattern(service, options, &answer);
         return Ok(answer);
     }
+    let features_ns = Arc::new(AtomicU64::new(0));
+    let tuner = tuner.timing_features(Arc::clone(&features_ns));
     let tuner = match job {
         Some(job) => tuner.stopping_when(job.stop()),
         None => tuner,
@@ -446,6 +448,9 @@ fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<
     let choose_s = start.elapsed().as_secs_f64() - read_s;
     service.metrics.stage("choose", choose_s);
     tracing::Span::current().record("choose_s", choose_s);
+    let features_s = features_ns.load(Ordering::Relaxed) as f64 / 1e9;
+    service.metrics.stage("features", features_s);
+    tracing::Span::current().record("features_s", features_s);
     let print = choice.fingerprint;
     if let Some(print) = print {
         service.pictures.keep(print, csr, &choice.features)?;
