@@ -31,14 +31,15 @@ fn ids(model: &Model) -> Vec<&str> {
 #[test]
 fn shipped_models_name_formats_by_their_current_names() {
     for device in Device::shipped() {
-        for precision in Precision::ALL {
-            let model = Model::shipped(&device, precision).expect("it loads");
-            assert_eq!(model.is_none(), SHIPPED.is_empty(), "a model of each device ships");
+        for purpose in Purpose::ALL {
+            let model = Model::shipped(&device, purpose).expect("it loads");
+            let ships = model.is_some() || purpose.several;
+            assert_eq!(!ships, SHIPPED.is_empty() && !purpose.several, "{} {purpose}", device.name);
             let Some(model) = model else { continue };
             // Shipped models load without this check.
             model.check().expect("sound");
             let ids = ids(&model);
-            assert!(ids.len() > 20, "{ids:?}");
+            assert!(ids.len() > if purpose.several { 7 } else { 20 }, "{ids:?}");
             for id in ids {
                 let name = id.split(':').next().unwrap_or_default();
                 assert!(FORMATS.iter().any(|format| format.name == name), "{id}");
@@ -91,10 +92,10 @@ fn scores_that_were_computed_again_are_those_of_shipped_models() {
     let all: BTreeMap<String, BTreeMap<String, f64>> =
         serde_json::from_str(RESCORED).expect("valid JSON");
     for (name, scores) in all {
-        let (device, precision) = name.rsplit_once('-').expect("device-precision");
+        let (device, purpose) = name.split_once('-').expect("device-purpose");
         let device = crate::device::find(device).expect("shipped");
-        let precision = precision.parse().expect("a precision");
-        if let Some(model) = Model::shipped(&device, precision).expect("it loads") {
+        let purpose: Purpose = purpose.parse().expect("a purpose");
+        if let Some(model) = Model::shipped(&device, purpose).expect("it loads") {
             for (figure, score) in scores {
                 assert_eq!(model.scores.get(&figure), Some(&score), "{name} {figure}");
             }
