@@ -56,6 +56,7 @@ pub fn model() -> Model {
         formats.entry(name.to_string()).or_insert_with(regressor);
     }
     Model {
+        several: false,
         schema: SCHEMA,
         device: "h200".into(),
         precision: Precision::F64,
