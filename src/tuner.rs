@@ -195,7 +195,7 @@ impl Tuner {
     /// let data = std::env::temp_dir().join("ellect-none");
     /// let tuner = Tuner::without_models(device::find("cpu")?).with_models(&data)?;
     /// let tuner = tuner.timing_features(Arc::clone(&total_ns));
-    /// tuner.recommend(&generate::by_name::<f64>("heat", 500, 1)?, &Workload::default())?;
+    /// tuner.recommend(&generate::by_name("heat", 500, 1)?, &Workload::default())?;
     /// println!("{} ns", total_ns.load(Ordering::Relaxed));
     /// # Ok(())
     /// # }

@@ -10,7 +10,7 @@
 /// # fn main() -> ellect::Result<()> {
 /// let h200 = device::find("h200")?;
 /// let target = Workload::default().target(&h200, Precision::F64);
-/// let product_s = baseline_product_s[1000, 1000, 5000], &target, 1).expect("a usual size");
+/// let product_s = baseline_product_s([1000, 1000, 5000], &target, 1).expect("a usual size");
 /// assert!(product_s > row_scan_s(1000));
 /// # Ok(())
 /// # }

@@ -19,6 +19,11 @@ function scores(model) {
         el("div", {}, el("dt", {}, title), el("dd", {}, model.scores[name].toPrecision(3)))));
 }
 
+function title(model) {
+    const vectors = model.several ? ", several vectors" : "";
+    return `${model.device} in ${model.precision}${vectors}`;
+}
+
 function card(model) {
     if (model.card === undefined) return null;
     const body = el("div", { class: "markdown" });
@@ -32,7 +37,7 @@ function card(model) {
         }
     };
     return el("details", { on: { toggle: read } },
-        el("summary", {}, `Card of ${model.device} in ${model.precision}`), body);
+        el("summary", {}, `Card of ${title(model)}`), body);
 }
 
 function entry(model) {
@@ -41,7 +46,7 @@ function entry(model) {
     const formats = model.formats === undefined ? "" : ` It predicts ${model.formats.length} formats.`;
     const of = model.trained_on === undefined || model.trained_on === model.device ? "" : ` It is the model of ${model.trained_on}.`;
     return el("li", { class: "card model" },
-        el("h2", {}, `${model.device} in ${model.precision} `, el("span", { class: "tag" }, model.state)),
+        el("h2", {}, `${title(model)} `, el("span", { class: "tag" }, model.state)),
         el("p", { class: "muted" }, `${model.id}, trained ${trained}${on}.${formats}${of}`),
         scores(model), card(model));
 }

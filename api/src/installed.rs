@@ -45,6 +45,8 @@ pub struct Listed {
     pub name: ModelName,
     /// Precision of the values.
     pub precision: Precision,
+    /// True of a model for products with several vectors.
+    pub several: bool,
     /// `in use`, `kept` or `ships`.
     pub state: &'static str,
     /// Comparison with the model that was in use; `None` for one that ships.
@@ -108,11 +110,12 @@ impl Installed {
     pub fn list(&self) -> Result<Vec<Listed>> {
         let mut list = Vec::new();
         for device in Device::shipped() {
-            for precision in Precision::ALL {
-                let Some(model) = Model::shipped(&device, precision)? else { continue };
-                let used = !self.path(&device.name, precision).exists();
+            for purpose in Purpose::ALL {
+                let Some(model) = Model::shipped(&device, purpose)? else { continue };
+                let used = !self.path(&device.name, purpose).exists();
                 let state = if used { "in use" } else { "ships" };
-                list.push(Listed { name: model.name(), precision, state, verdict: None });
+                let Purpose { precision, several } = purpose;
+                list.push(Listed { name: model.name(), precision, several, state, verdict: None });
             }
         }
         for entry in self.entries()? {
@@ -120,7 +123,7 @@ impl Installed {
             let used = history.last() == Some(&entry.name.id);
             let state = if used { "in use" } else { "kept" };
             let Entry { name, precision, verdict, .. } = entry;
-            list.push(Listed { name, precision, state, verdict: Some(verdict) });
+            list.push(Listed { name, precision, several: false, state, verdict: Some(verdict) });
         }
         Ok(list)
     }

@@ -86,7 +86,7 @@ fn a_dry_run_measures_nothing() {
     let (code, models) = ellect(&["models", "list", "--json"]);
     let models: Value = serde_json::from_str(&models).expect("JSON");
     let states = models.as_array().expect("a list").iter().map(|row| row["state"].clone());
-    assert_eq!((code, states.collect::<Vec<_>>()), (0, vec!["in use".into(); 4]));
+    assert_eq!((code, states.collect::<Vec<_>>()), (0, vec!["in use".into(); 6]));
     assert_eq!(ellect(&["models", "rollback"]).0, 1, "nothing was installed");
 }
 
@@ -98,7 +98,9 @@ fn several_vectors_are_chosen_for_verified_and_timed() {
     let four: Value = serde_json::from_str(&text).expect("JSON");
     let one: Value = serde_json::from_str(&ask(&["--json"]).1).expect("JSON");
     assert_eq!((&four["vectors"], one.get("vectors")), (&4.into(), None));
-    assert!(four["model"].is_null() && four["ranking"][0]["source"] == "estimated", "{four}");
+    // They have a model of their own.
+    assert_eq!(four["ranking"][0]["source"], "predicted", "{four}");
+    assert!(four["model"]["id"].is_string() && four["model"] != one["model"], "{four}");
     let (_, text) = ask(&["--vectors", "4", "--why"]);
     assert!(text.contains("1000 products of 4 vectors take"), "{text}");
     let (code, _) = ask(&["--vectors", "0"]);

@@ -82,7 +82,7 @@ fn several_vectors_have_answers_of_their_own() {
     assert_eq!((status, one.get("vectors")), (200, None));
     let (status, four) = service.recommend("?device=h200&vectors=4", "", &matrix);
     assert_eq!((status, &four["vectors"]), (200, &json!(4)));
-    assert_eq!(four["ranking"][0]["source"], "estimated");
+    assert_eq!(four["ranking"][0]["source"], "predicted");
     let print = four["fingerprint"].as_str().expect("it was analysed");
     let kept = |query: &str| service.get(&format!("/recommend/{print}?device=h200{query}"));
     assert_eq!(kept("&vectors=4"), (200, four.clone()));
@@ -217,7 +217,7 @@ fn the_service_describes_itself() {
     let (status, models) = service.get("/models");
     let all = models.as_array().expect("a list");
     let h200 = all.iter().filter(|model| model["device"] == "h200");
-    assert_eq!((status, h200.count()), (200, 2), "{models}");
+    assert_eq!((status, h200.count()), (200, 4), "{models}");
 
     let (_, posted) = service.recommend("?effort=measure&budget=5", "", &sample("circuit"));
     let print = posted["fingerprint"].as_str().expect("it was analysed");

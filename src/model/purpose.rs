@@ -1,4 +1,4 @@
-//! What a model predicts.
+//! The products that a model predicts.
 
 use std::fmt;
 use std::str::FromStr;

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use ellect::Precision;
 use ellect::device;
+use ellect::model::Purpose;
 use ellect_training::guard::Verdict;
 
 use super::{Answer, Home};
@@ -33,7 +34,7 @@ pub enum ModelsCommand {
 }
 
 const LIST_JSON: &str = "\
---json prints a list: id, device, precision, trained_at (seconds since 1970, or null), matrices, state
+--json prints a list: id, device, precision, several, trained_at (seconds since 1970, or null), matrices, state
 (in use, kept or ships), and verdict (null for what ships): before and after, best/chosen with the
 model that was in use and with this one, worst_before and worst_after, on so many matrices";
 
@@ -58,7 +59,7 @@ fn list(form: Form, home: &Home) -> Result<Answer> {
         vec![
             row.name.id.clone(),
             row.name.device.clone(),
-            row.precision.to_string(),
+            Purpose { precision: row.precision, several: row.several }.to_string(),
             row.name.day().unwrap_or_else(|| "-".into()),
             row.name.matrices.map_or("-".into(), |matrices| matrices.to_string()),
             row.state.to_string(),
@@ -66,7 +67,7 @@ fn list(form: Form, home: &Home) -> Result<Answer> {
             judged(|verdict| verdict.after),
         ]
     });
-    let head = ["model", "device", "precision", "trained", "matrices", "state", "before", "after"];
+    let head = ["model", "device", "products", "trained", "matrices", "state", "before", "after"];
     print(&table(&head, shown.collect(), &[0, 1, 2, 3, 5]))?;
     Ok(Answer::Yes)
 }

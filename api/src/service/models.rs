@@ -96,6 +96,8 @@ pub struct Shown {
     device: String,
     #[schema(value_type = schemas::Precision)]
     precision: Precision,
+    /// True for products with several vectors, false for those with one.
+    several: bool,
     /// `in use` or `kept`.
     state: &'static str,
     /// Time of the training, in seconds since 1970; null if it was not recorded.
@@ -116,9 +118,6 @@ pub struct Shown {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ModelInUse)]
 struct Used {
-    /// True for products with several vectors, false for those with one.
-    #[schema(required = false)]
-    several: bool,
     /// Name of the device that it was trained for, which may be a proxy.
     #[schema(required = false)]
     trained_on: String,
@@ -138,9 +137,9 @@ struct Used {
 
 impl From<Listed> for Shown {
     fn from(listed: Listed) -> Self {
-        let Listed { name, precision, state, verdict } = listed;
+        let Listed { name, precision, several, state, verdict } = listed;
         let ModelName { id, device, trained_at, matrices } = name;
-        Shown { id, device, precision, state, trained_at, matrices, verdict, used: None }
+        Shown { id, device, precision, several, state, trained_at, matrices, verdict, used: None }
     }
 }
 
@@ -166,7 +165,6 @@ fn list(service: &Service) -> anyhow::Result<Vec<Shown>> {
             let known = all.iter().find(|one| one.name.id == name.id && one.state == "in use");
             let verdict = known.and_then(|known| known.verdict);
             let used = Used {
-                several: purpose.several,
                 trained_on: model.device.clone(),
                 plan: model.plan.clone(),
                 formats: model.formats.keys().cloned().collect(),
@@ -174,8 +172,9 @@ fn list(service: &Service) -> anyhow::Result<Vec<Shown>> {
                 card: format!("/models/{}/{purpose}/card", device.name),
             };
             let name = ModelName { device: device.name.clone(), ..name };
-            let precision = purpose.precision;
-            let shown = Shown::from(Listed { name, precision, state: "in use", verdict });
+            let Purpose { precision, several } = purpose;
+            let state = "in use";
+            let shown = Shown::from(Listed { name, precision, several, state, verdict });
             models.push(Shown { used: Some(used), ..shown });
         }
     }
