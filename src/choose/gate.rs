@@ -97,14 +97,14 @@ pub fn row_scan_s(nrows: u64) -> f64 {
 /// Intel Xeon.
 pub const SAMPLE_S: f64 = 35e-6;
 
-/// Estimates the seconds of one product with the baseline, for a matrix with this many rows,
-/// columns and nonzeros, equally long rows and adjacent columns; `None` for sizes that a baseline
-/// may refuse.
+/// As [`baseline_product_s`], for products of one vector.
 pub fn baseline_spmv_s(size: [usize; 3], target: &Target<'_>) -> Option<f64> {
     baseline_product_s(size, target, 1)
 }
 
-/// As [`baseline_spmv_s`], for products of `vectors` vectors.
+/// Estimates the seconds of one product of `vectors` vectors with the baseline, for a matrix with this
+/// many rows, columns and nonzeros, equally long rows and adjacent columns; `None` for sizes that a
+/// baseline may refuse.
 pub fn baseline_product_s(size: [usize; 3], target: &Target<'_>, vectors: usize) -> Option<f64> {
     Some(entries(size, target, vectors)?.next()?.cost.spmv_s)
 }

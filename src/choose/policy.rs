@@ -193,7 +193,7 @@ impl<'a> Policy<'a> {
     /// Creates the policy for a matrix with these numbers of rows and nonzeros.
     ///
     /// `gates` are the gates of the device's model for this effort and precision, and
-    /// `baseline_spmv_s` is the result of [`baseline_spmv_s`](super::baseline_spmv_s).
+    /// `baseline_spmv_s` is the result of [`baseline_product_s`](super::baseline_product_s).
     pub fn new(
         mode: Mode,
         place: Place,
