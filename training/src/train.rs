@@ -46,7 +46,7 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    // Whether to analyse a matrix is decided for products with one vector only.
+    // Only decisions about products with one vector ask whether an analysis pays.
     let (Trees { gate_rules: gate, quick_picks }, quick) = match first.vectors {
         1 => (
             gate::trees(cases, &predicted, &everywhere)?,
