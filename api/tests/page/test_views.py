@@ -53,7 +53,8 @@ def test_models_have_cards(tab):
     one.open()
     page = shown(one, "models")
     assert page.locator(".model").count() >= 4
-    card = page.locator(".model").filter(has_text="h200 in f64")
+    assert page.locator(".model").filter(has_text="h200 in f64, several vectors").count() == 1
+    card = page.locator(".model").filter(has_text="h200 in f64").first
     card.locator("summary").click()
     card.locator(".markdown table").first.wait_for()
     assert "Model of h200 in f64" in card.inner_text()
