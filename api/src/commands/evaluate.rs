@@ -218,6 +218,7 @@ const SAME: f64 = 2e-6;
 /// A model of another program, for which nothing was recorded, is not compared.
 fn note_moved(model: &Model, replayed: &BTreeMap<String, f64>) -> bool {
     let mut moved = false;
+    let several = if model.several { " --several" } else { "" };
     for (key, now) in replayed {
         let Some(then) = model.scores.get(key).filter(|then| (*now - **then).abs() > SAME) else {
             continue;
@@ -225,7 +226,7 @@ fn note_moved(model: &Model, replayed: &BTreeMap<String, f64>) -> bool {
         moved = true;
         note(&format!(
             "the model of {} in {} chooses otherwise than when its card was written: {key} is {now}, it \
-             was {then}; `ellect evaluate --device {0} --quick --record models` writes scores and card again",
+             was {then}; `ellect evaluate --device {0}{several} --quick --record models` writes scores and card again",
             model.device, model.precision
         ));
     }
