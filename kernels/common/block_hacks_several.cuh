@@ -74,12 +74,7 @@ __device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uin
     T sums[b][width];
     sum_blocks<T, Value, Column, b, width, packed, batch, false>(slots, ncols, base, columns, values,
                                                                  x, x_row, x_vector, sums);
-    bool finite = true;
-#pragma unroll
-    for (int p = 0; p < b; p++)
-#pragma unroll
-        for (int v = 0; v < width; v++) finite &= sums[p][v] == sums[p][v];
-    if (!finite)
+    if (has_nan<b * width>(&sums[0][0]))
         sum_blocks<T, Value, Column, b, width, packed, 1, true>(slots, ncols, base, columns, values,
                                                                 x, x_row, x_vector, sums);
     const uint64_t row = uint64_t(order ? order[i] : i) * b;

@@ -61,10 +61,7 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
     T sums[width];
     sum_diagonals<T, Value, width, packed, batch, false>(row, ncols, pitch, count, offsets, values, x,
                                                          x_row, x_vector, sums);
-    bool finite = true;
-#pragma unroll
-    for (int i = 0; i < width; i++) finite &= sums[i] == sums[i];
-    if (!finite)
+    if (has_nan<width>(sums))
         sum_diagonals<T, Value, width, packed, 1, true>(row, ncols, pitch, count, offsets, values, x,
                                                         x_row, x_vector, sums);
     y += row * y_row + part * width * y_vector;

@@ -83,6 +83,14 @@ template <int step, int lanes, int width, class T> __device__ __forceinline__ vo
             sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], distance);
 }
 
+// Tells whether one of the sums is NaN.
+template <int count, class T> __device__ __forceinline__ bool has_nan(const T* sums) {
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < count; i++) finite &= sums[i] == sums[i];
+    return !finite;
+}
+
 // Writes a row of Y: alpha * sums + beta * y.
 template <int width, class T>
 __device__ __forceinline__ void store_row(T* y, uint64_t y_vector, T alpha, const T* sums, T beta) {
