@@ -29,7 +29,7 @@ pub fn head(records: &[Record], commit: &str) -> String {
         drivers.insert(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", "));
         kernels.extend(from.kernels.split(',').filter(|kernel| !kernel.is_empty()));
         names.insert(m.device.as_str());
-        protocol.get_or_insert(m.protocol.version);
+        protocol.get_or_insert(m.protocol);
     }
     let Some(protocol) = protocol else { return String::new() };
     let names = Vec::from_iter(names).join(", ");
@@ -40,7 +40,10 @@ pub fn head(records: &[Record], commit: &str) -> String {
         text += &format!("- Revision: {commit}\n");
     }
     text += &format!("- Kernels: {}\n", Vec::from_iter(kernels).join(", "));
-    text += &format!("- Protocol {protocol}: {TERMS}");
+    if protocol.vectors > 1 {
+        text += &format!("- Each product has {} vectors.\n", protocol.vectors);
+    }
+    text += &format!("- Protocol {}: {TERMS}", protocol.version);
     text
 }
 
