@@ -30,8 +30,8 @@ use super::narrow::{AsGiven, Keep};
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
-    Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Several, Stop, Storage,
-    Target, Value, Work, fill_marker,
+    Basis, GpuConverter, GpuLayout, Launch, Offsets, Param, Params, Refusal, Several, Stop,
+    Storage, Target, Value, Work, fill_marker,
 };
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::CsrRef;
