@@ -144,11 +144,11 @@ impl Gpu {
         match *self {}
     }
 
-    /// Tells whether f32 holds the values of a matrix.
+    /// Tells whether a type with fewer bits holds the values of a matrix.
     ///
     /// # Errors
     /// Never called.
-    pub(crate) fn holds_in_f32<T: Scalar>(
+    pub(crate) fn holds_narrowed<T: Scalar>(
         &self,
         _csr: &DeviceCsr<T>,
         _target: &Target<'_>,

@@ -400,8 +400,9 @@ impl<T: Scalar> PreparedOperator<T> {
         &self.candidate
     }
 
-    /// Returns the largest error of a stored value, as a share of it: 2^-24 if the caller allowed values
-    /// in f32 ([`StoredValues`](crate::format::StoredValues)) and the layout holds such, otherwise 0.
+    /// Returns the largest error of a stored value, as a share of it: 2^-24, 2^-11 or 2^-8
+    /// if the caller allowed values in f32, f16 or bf16 ([`StoredValues`](crate::format::StoredValues)) and
+    /// the layout holds such, otherwise 0.
     pub fn rounding(&self) -> f64 {
         self.rounding
     }

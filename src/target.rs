@@ -57,7 +57,7 @@ impl std::str::FromStr for Basis {
     }
 }
 
-/// Storage of the values of a matrix of f64.
+/// Storage of the values of a matrix: exact, or rounded to a type with fewer bits.
 ///
 /// ```
 /// use ellect::format::StoredValues;
@@ -75,18 +75,66 @@ pub enum StoredValues {
     /// are f32 numbers.
     #[default]
     Exact,
-    /// Formats may round values to f32, while vectors and sums stay in f64. Row i of a product then
-    /// differs from that of the exact values by at most `2^-24 * sum_j |a_ij| |x_j|`, beside the
+    /// Formats may round values of f64 to f32, while vectors and sums stay in f64. Row i of a product
+    /// then differs from that of the exact values by at most `2^-24 * sum_j |a_ij| |x_j|`, beside the
     /// rounding of f64.
     F32,
+    /// Formats may round values of f32 to f16 (IEEE binary16, sizes from 6.2e-5 to 65,504), while vectors
+    /// and sums stay in f32. The bound is `2^-11 * sum_j |a_ij| |x_j|`, beside the rounding of f32.
+    F16,
+    /// Formats may round values of f32 to bf16 (bfloat16, the range of f32), while vectors and sums stay
+    /// in f32. The bound is `2^-8 * sum_j |a_ij| |x_j|`, beside the rounding of f32.
+    BF16,
 }
 
 impl StoredValues {
-    /// Returns `"exact"` or `"f32"`.
+    /// All ways to store values.
+    pub const ALL: [StoredValues; 4] =
+        [StoredValues::Exact, StoredValues::F32, StoredValues::F16, StoredValues::BF16];
+
+    /// Returns `"exact"`, `"f32"`, `"f16"` or `"bf16"`.
     pub const fn name(self) -> &'static str {
         match self {
             StoredValues::Exact => "exact",
             StoredValues::F32 => "f32",
+            StoredValues::F16 => "f16",
+            StoredValues::BF16 => "bf16",
+        }
+    }
+
+    /// Returns the precision of the matrices whose values are rounded; `None` where none are.
+    pub const fn rounds(self) -> Option<Precision> {
+        match self {
+            StoredValues::Exact => None,
+            StoredValues::F32 => Some(Precision::F64),
+            StoredValues::F16 | StoredValues::BF16 => Some(Precision::F32),
+        }
+    }
+
+    /// Returns the binary logarithm of the largest error of a rounded value, as a share of the value.
+    pub(crate) const fn rounding_log2(self) -> i32 {
+        match self {
+            StoredValues::Exact => i32::MIN,
+            StoredValues::F32 => -24,
+            StoredValues::F16 => -11,
+            StoredValues::BF16 => -8,
+        }
+    }
+
+    /// Checks that the values of a matrix of this precision can be rounded in this way; f32 holds the
+    /// values of a matrix of f32 as they are.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for f16 and bf16 with a matrix of f64.
+    pub fn check(self, precision: Precision) -> Result<()> {
+        match (self, precision) {
+            (StoredValues::F16 | StoredValues::BF16, Precision::F64) => {
+                Err(Error::argument(format!(
+                    "values={self} rounds the values of a matrix of f32, whose vectors are in f32; \
+                     this matrix is of f64: choose precision f32, or values=f32"
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -106,10 +154,9 @@ impl std::str::FromStr for StoredValues {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let all = [StoredValues::Exact, StoredValues::F32];
-        all.into_iter()
-            .find(|stored| stored.name() == text)
-            .ok_or_else(|| Error::argument(format!("values is '{text}'; it must be exact or f32")))
+        StoredValues::ALL.into_iter().find(|stored| stored.name() == text).ok_or_else(|| {
+            Error::argument(format!("values is '{text}'; it must be exact, f32, f16 or bf16"))
+        })
     }
 }
 
@@ -136,7 +183,7 @@ pub struct Target<'a> {
     pub basis: Basis,
     /// Maximum number of bytes of the layout.
     pub memory_limit: u64,
-    /// Storage of values: exact, or rounded to f32.
+    /// Storage of values: exact, or rounded.
     pub stored: StoredValues,
 }
 

@@ -62,11 +62,13 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Checks the number of vectors.
+    /// Checks the number of vectors, and that values of a matrix of this precision can be stored as the
+    /// workload asks.
     ///
     /// # Errors
-    /// [`Error::Argument`] for 0, and for more than 1,024.
-    pub fn check(&self) -> Result<()> {
+    /// [`Error::Argument`] for no vector, for more than 1,024, and for f16 or bf16 with f64.
+    pub fn check(&self, precision: Precision) -> Result<()> {
+        self.stored.check(precision)?;
         check_vectors(self.vectors)
     }
 

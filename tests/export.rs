@@ -17,7 +17,7 @@ use ellect::csr::ComplexCsr;
 use ellect::device::{self, Device, Kind};
 use ellect::export::Export;
 use ellect::format::{Basis, Candidate, FORMATS, Target, candidates};
-use ellect::{Csr, Scalar, check, generate};
+use ellect::{Csr, Precision, Scalar, check, generate};
 use serde_json::Value;
 use zip::ZipArchive;
 
@@ -55,6 +55,8 @@ fn over_exports<T: Scalar>(mut f: impl FnMut(&Candidate, &Csr<T>, &Export<'_, T>
                 stored: Default::default(),
             };
             for candidate in candidates(Kind::Gpu) {
+                // Values may be rounded to the type in which the format stores them.
+                let target = Target { stored: candidate.format.stores, ..target };
                 let suits = candidate.work(&analysis, &target).is_ok();
                 let layout = suits.then(|| candidate.convert(&csr, &analysis, &target).ok());
                 let Some(layout) = layout.flatten() else { continue };
@@ -201,7 +203,7 @@ fn a_library_of_the_vendor_has_no_arrays_to_write() {
     let (device, csr) = (device(), &matrices()[0]);
     let target = Target {
         device: &device,
-        precision: ellect::Precision::F64,
+        precision: Precision::F64,
         basis: Basis::Original,
         memory_limit: u64::MAX,
         stored: Default::default(),
@@ -287,7 +289,8 @@ format, `cargo doc --open -p ellect`, explains its layout with a drawing.
 `api/python/tests/layouts.py` reads each with NumPy; the documentation of the module `export` has two
 short examples.
 
-Types are NumPy's. `precision` is `<f8` or `<f4`. Starts (`..._ptr`) are `<u8` instead of `<u4` where the
+Types are NumPy's. `precision` is `<f8` or `<f4`. NumPy has no bf16: such values are `<u2`, the upper halves
+of `<f4`. Starts (`..._ptr`) are `<u8` instead of `<u4` where the
 last one exceeds 2^32 - 4096. `layout.json` has the numbers, of which each row below names the meaning.
 `row_order` is there where rows are sorted and y keeps its order; `basis_order` where x and y are in a
 permuted basis (`--basis permuted`). `cusparse` has no arrays of its own: the vendor's library multiplies
@@ -301,6 +304,12 @@ fn the_arrays_of_every_format_are_documented() {
     let mut all: BTreeMap<&str, Arrays> = BTreeMap::new();
     over_exports::<f64>(|candidate, _, export| {
         all.entry(candidate.format.name).or_default().add(export);
+    });
+    over_exports::<f32>(|candidate, _, export| {
+        let format = candidate.format;
+        if format.stores.rounds() == Some(Precision::F32) {
+            all.entry(format.name).or_default().add(export);
+        }
     });
     let mut text = HEAD.to_string();
     for format in FORMATS {

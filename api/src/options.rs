@@ -36,8 +36,9 @@ pub struct Product {
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
-    /// Storage of the values of f64: exact, or f32 to allow formats that round them; x, y and sums
-    /// stay in f64, and row i errs by at most 2^-24 * sum_j |a_ij| |x_j|
+    /// Storage of the values: exact, or a type to which formats may round them: f32 for a matrix of f64,
+    /// f16 or bf16 for one of f32; x, y and sums keep their precision, and row i errs by at most r *
+    /// sum_j |a_ij| |x_j| with r = 2^-24 (f32), 2^-11 (f16) or 2^-8 (bf16)
     #[arg(id = "values", long = "values", default_value_t = StoredValues::Exact, value_name = "FORM")]
     pub stored: StoredValues,
     /// Maximum number of bytes of a layout other than CSR's, 64G for instance [default: the device's
@@ -51,7 +52,7 @@ pub fn vectors(text: &str) -> std::result::Result<usize, String> {
     let vectors = count(text)?;
     let workload =
         Workload { vectors: vectors.try_into().unwrap_or(usize::MAX), ..Workload::default() };
-    workload.check().map_err(|error| error.to_string())?;
+    workload.check(Precision::F64).map_err(|error| error.to_string())?;
     Ok(workload.vectors)
 }
 

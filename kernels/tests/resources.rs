@@ -27,13 +27,26 @@ fn no_product_spills_registers() {
     assert!(kernels > 100, "ptxas named only {kernels} kernels");
 }
 
-/// Forms for resident grids are looked up by the kernels that they replace; every kernel of hll and
-/// hll_f32 has one.
+/// Forms for resident grids are looked up by the kernels that they replace; every kernel of hll, hll_f32,
+/// hll_f16 and hll_bf16 has one.
 #[test]
 fn resident_forms_are_found_by_their_kernels() {
     let with_forms = IMAGES.iter().filter(|image| !image.resident.is_empty());
     let names = with_forms.map(|image| image.name).collect::<Vec<_>>();
-    assert_eq!(names, ["cdia", "diagonals", "hdia_f32", "hll", "hll_f32"]);
+    assert_eq!(
+        names,
+        [
+            "cdia",
+            "diagonals",
+            "hdia_bf16",
+            "hdia_f16",
+            "hdia_f32",
+            "hll",
+            "hll_bf16",
+            "hll_f16",
+            "hll_f32"
+        ]
+    );
     for image in IMAGES {
         for name in image.resident {
             let form = image.kernel(&format!("{name}_resident"));
@@ -69,20 +82,21 @@ fn images_and_kernels_are_sorted_by_name() {
 /// Kernels of products start while earlier work in the stream may still be running.
 #[test]
 fn every_product_waits_for_earlier_work() {
-    const CALL: &str = "await_previous();";
-    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |folder: &str, name: &str| {
-        let path = package.join(folder).join(name);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
     let products: Vec<&Image> = IMAGES.iter().filter(|image| image.folder == "products").collect();
     for image in &products {
-        let source = read(image.folder, &format!("{}.cu", image.name));
-        let included =
-            source.lines().filter_map(|line| line.strip_prefix("#include \"")?.split('"').next());
-        let mut own = included.filter(|header| *header != "common.cuh");
-        let in_header = own.any(|header| read("common", header).contains(CALL));
-        assert!(source.contains(CALL) || in_header, "{}", image.name);
+        assert!(waits(image.folder, &format!("{}.cu", image.name)), "{}", image.name);
     }
     assert!(products.len() > 10, "{} products", products.len());
+}
+
+/// Tells whether a source waits for earlier work, or a header that it includes does.
+fn waits(folder: &str, name: &str) -> bool {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
+    let source = std::fs::read_to_string(&path);
+    let source = source.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let include =
+        |line: &str| Some(line.strip_prefix("#include \"")?.split('"').next()?.to_string());
+    // The definition is there.
+    let mut included = source.lines().filter_map(include).filter(|header| header != "common.cuh");
+    source.contains("await_previous();") || included.any(|header| waits("common", &header))
 }

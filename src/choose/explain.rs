@@ -161,14 +161,15 @@ fn reasons(case: &Case<'_>) -> Option<String> {
     Some(format!("{text}. Its time is limited by {}.", estimate.times.bound()))
 }
 
-/// Returns how exact the values are if the choice stores them in f32 and vectors in f64.
+/// Returns how exact the values are if the choice stores them in fewer bits than vectors.
 fn narrow_values(case: &Case<'_>) -> Option<String> {
     let Case { analysis, target, entries, .. } = case;
     let winner = &entries[0].candidate;
     winner.format.narrows?;
-    if winner.rounding(target) > 0.0 && !analysis.would_round() {
+    let (stores, of) = (winner.format.stores, target.precision);
+    if winner.rounding(target) > 0.0 && !analysis.would_round(stores) {
         return Some(format!(
-            "{winner} stores the values in f32, which holds them exactly; x, y and sums are in f64. \
+            "{winner} stores the values in {stores}, which holds them exactly; x, y and sums are in {of}. \
              New values may be rounded."
         ));
     }
@@ -178,15 +179,18 @@ fn narrow_values(case: &Case<'_>) -> Option<String> {
 /// As [`narrow_values`], where it is not known whether values that may be rounded need to be.
 pub(super) fn quick_values(winner: &Candidate, target: &Target<'_>) -> Option<String> {
     winner.format.narrows?;
+    let (stores, of) = (winner.format.stores, target.precision);
     Some(match winner.rounding(target) {
         0.0 => format!(
-            "{winner} stores the values in f32, which holds them exactly; x, y and sums are in f64. It \
-             refuses new values that f32 does not hold exactly, unless values=f32 allows rounding."
+            "{winner} stores the values in {stores}, which holds them exactly; x, y and sums are in {of}. \
+             It refuses new values that {stores} does not hold exactly, unless values={stores} allows \
+             rounding."
         ),
         _ => format!(
-            "{winner} rounds the values to f32, as allowed; x, y and sums are in f64. Row i of a \
-             product differs from that of the exact values by at most 2^-24 * sum_j |a_ij| |x_j|, \
-             beside the rounding of f64."
+            "{winner} rounds the values to {stores}, as allowed; x, y and sums are in {of}. Row i of a \
+             product differs from that of the exact values by at most 2^{} * sum_j |a_ij| |x_j|, beside \
+             the rounding of {of}.",
+            stores.rounding_log2()
         ),
     })
 }

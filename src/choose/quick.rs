@@ -8,7 +8,6 @@ use crate::cost::{Cost, saved_s};
 use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::model::Stage;
-use crate::scalar::Precision;
 
 /// Ranks the candidates that a stage of the quick model knows by predicted total cost; `None` for
 /// sizes that a baseline may refuse.
@@ -85,8 +84,8 @@ pub fn rank_quick(
     Some(choice.with_speedup(|_| target.device.margin))
 }
 
-/// Returns the costs of candidates that store in f32 what candidates of the quick model store in f64,
-/// if one of them has the least total of all; none otherwise, and if values are to change and may
+/// Returns the costs of candidates that store in fewer bits what candidates of the quick model store as it
+/// is, if one of them has the least total of all; none otherwise, and if values are to change and may
 /// not be rounded.
 ///
 /// The time of a product beyond its launch is expected to shrink with the bytes that it moves, if columns
@@ -103,13 +102,16 @@ pub fn narrow_costs(
     const CHANCE: f64 = 5.0;
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let (Some(nrows), Some(ncols), Some(nnz)) = (nrows, ncols, nnz) else { return Vec::new() };
+    let Some(stores) = target.narrower() else { return Vec::new() };
     let device = target.device;
-    let vectors = (nrows + ncols) * Precision::F64.bytes() as f64;
-    let bytes = |stored: Precision| nnz * (4 + stored.bytes()) as f64 + vectors;
-    let share = bytes(Precision::F32) / bytes(Precision::F64);
-    let search_s = WAIT_S + nnz * Precision::F64.bytes() as f64 / device.read_gbps / 1e9;
+    let width = target.precision.bytes() as f64;
+    let vectors = (nrows + ncols) * width;
+    let bytes = |of_value: f64| nnz * (4.0 + of_value) + vectors;
+    // A value takes half of its bytes.
+    let share = bytes(width / 2.0) / bytes(width);
+    let search_s = WAIT_S + nnz * width / device.read_gbps / 1e9;
     let cost = |&(wide, cost): &(&Candidate, Cost)| {
-        let narrow = wide.narrowed().filter(|narrow| !narrow.is_needless(target))?;
+        let narrow = wide.narrowed(stores)?;
         let changes = workload.values.updates() > 0 && narrow.rounding(target) == 0.0;
         let beyond_s = (cost.spmv_s - device.launch_s).max(0.0);
         let spmv_s = device.launch_s + saved_s(narrow.format, beyond_s, share);
@@ -173,6 +175,7 @@ pub fn analysis_pays(nnz: u64, baseline_spmv_s: f64, spmvs: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Precision;
     use crate::cost::Source;
     use crate::format::{BASELINES, CSR};
 

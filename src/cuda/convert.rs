@@ -162,12 +162,12 @@ impl Gpu {
 }
 
 impl Gpu {
-    /// Tells whether formats that store values in f32 can hold the values of a matrix on this GPU, as
+    /// Tells whether formats that store values in fewer bits can hold those of a matrix on this GPU, as
     /// the target allows; waits for the GPU.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver.
-    pub(crate) fn holds_in_f32<T: Scalar>(
+    pub(crate) fn holds_narrowed<T: Scalar>(
         &self,
         csr: &DeviceCsr<T>,
         target: &Target<'_>,

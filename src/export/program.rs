@@ -296,50 +296,25 @@ fn literal(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::analysis::Analysis;
-    use crate::csr::ComplexCsr;
+    use crate::csr::{ComplexCsr, Csr};
     use crate::device::{self, Kind};
-    use crate::format::candidates;
+    use crate::format::{Candidate, candidates};
     use crate::generate;
     use crate::target::{Basis, Target};
 
     #[test]
     fn every_candidate_of_a_gpu_becomes_a_program_with_its_kernels() {
-        let device = device::find("h200").expect("shipped");
         let mut left = candidates(Kind::Gpu);
         let total = left.len();
         let of_class = |class| generate::by_name(class, 3000, 1).expect("a class");
         let mut matrices = ["elasticity", "rmat", "constant5", "circuit"].map(of_class).to_vec();
         matrices.push(ComplexCsr::try_from(&of_class("p2")).expect("small").to_real());
-        // Values that f32 holds.
-        matrices.push(of_class("elasticity").map_values(|value: f64| value.round()));
-        for csr in matrices {
-            let analysis = Analysis::of(&csr);
-            for basis in [Basis::Original, Basis::Permuted] {
-                let memory_limit = u64::MAX;
-                let target = Target {
-                    device: &device,
-                    precision: Precision::F64,
-                    basis,
-                    memory_limit,
-                    stored: Default::default(),
-                };
-                left.retain(|candidate| {
-                    let suits = candidate.work(&analysis, &target).is_ok();
-                    let layout = suits.then(|| candidate.convert(&csr, &analysis, &target).ok());
-                    let Some(layout) = layout.flatten() else { return true };
-                    let Ok(export) = Export::new(candidate, layout.as_ref(), &csr, &target) else {
-                        return false;
-                    };
-                    let program = export.program("a.cu", "a.bin", 7).expect("few blocks");
-                    assert!(!program.contains('@'), "{candidate}: every word is replaced");
-                    let described = export.described.launches.iter();
-                    let launched = described.filter(|launch| launch.grid > 0).count();
-                    let launches = program.matches("<<<").count();
-                    assert!(launches >= launched && launched > 0, "{candidate}");
-                    false
-                });
-            }
-        }
+        // Values that f32 holds, and that 16 bits hold.
+        let whole = of_class("elasticity").map_values(|value: f64| value.round() % 64.0);
+        write_programs(&whole.cast::<f32>(), &mut left);
+        write_programs(&of_class("constant5").cast::<f32>(), &mut left);
+        matrices.push(whole);
+        matrices.iter().for_each(|csr| write_programs(csr, &mut left));
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
         // Reorderings and parts suit other matrices only.
         assert!(8 * left.len() < total, "{} of {total} suit no matrix: {left:?}", left.len());
@@ -348,5 +323,34 @@ mod tests {
     #[test]
     fn a_text_becomes_a_literal() {
         assert_eq!(literal("a \"b\"\\\n\u{e9}"), r#""a \"b\"\\\012\303\251""#);
+    }
+
+    /// Makes the program of each candidate that is left and suits the matrix, and removes it.
+    fn write_programs<T: Scalar>(csr: &Csr<T>, left: &mut Vec<Candidate>) {
+        let (device, analysis) = (device::find("h200").expect("shipped"), Analysis::of(csr));
+        for basis in [Basis::Original, Basis::Permuted] {
+            let target = Target {
+                device: &device,
+                precision: T::PRECISION,
+                basis,
+                memory_limit: u64::MAX,
+                stored: Default::default(),
+            };
+            left.retain(|candidate| {
+                let suits = candidate.work(&analysis, &target).is_ok();
+                let layout = suits.then(|| candidate.convert(csr, &analysis, &target).ok());
+                let Some(layout) = layout.flatten() else { return true };
+                let Ok(export) = Export::new(candidate, layout.as_ref(), csr, &target) else {
+                    return false;
+                };
+                let program = export.program("a.cu", "a.bin", 7).expect("few blocks");
+                assert!(!program.contains('@'), "{candidate}: every word is replaced");
+                let described = export.described.launches.iter();
+                let launched = described.filter(|launch| launch.grid > 0).count();
+                let launches = program.matches("<<<").count();
+                assert!(launches >= launched && launched > 0, "{candidate}");
+                false
+            });
+        }
     }
 }

@@ -77,21 +77,21 @@ pub use work::Work;
 
 /// Declares the modules of all formats and the table of formats.
 macro_rules! formats {
-    ($($path:literal $module:ident :: $storage:ident),* $(,)?) => {
+    ($($path:literal $module:ident :: $($storage:ident)|+),* $(,)?) => {
         $(
             #[path = $path]
             pub mod $module;
         )*
 
         /// Every format, in the order in which ties are decided and lists are printed.
-        pub static FORMATS: &[Format] = &[$(Format::of::<$module::$storage>()),*];
+        pub static FORMATS: &[Format] = &[$($(Format::of::<$module::$storage>()),+),*];
     };
 }
 
 // `cargo fmt` does not expand this macro, so `.ci/run` formats the modules by name.
 formats! {
     "csr/csr.rs" csr::CsrFormat,
-    "csr/csr_f32.rs" csr_f32::CsrF32Format,
+    "csr/csr_narrow.rs" csr_narrow::CsrF32Format | CsrF16Format | CsrBf16Format,
     "csr/cusparse.rs" cusparse::CusparseFormat,
     "csr/coo.rs" coo::CooFormat,
     "dia/dia.rs" dia::DiaFormat,
@@ -106,17 +106,17 @@ formats! {
     "ell/hyb.rs" hyb::HybFormat,
     "sliced/hll.rs" hll::HllFormat,
     "sliced/hll_vi.rs" hll_vi::HllViFormat,
-    "sliced/hll_f32.rs" hll_f32::HllF32Format,
+    "sliced/hll_narrow.rs" hll_narrow::HllF32Format | HllF16Format | HllBf16Format,
     "sliced/hll_du/mod.rs" hll_du::HllDuFormat,
     "sliced/bhll/mod.rs" bhll::BhllFormat,
-    "sliced/bhll_f32.rs" bhll_f32::BhllF32Format,
+    "sliced/bhll_narrow.rs" bhll_narrow::BhllF32Format | BhllF16Format | BhllBf16Format,
     "sliced/chll/mod.rs" chll::ChllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
-    "dia/hdia_f32.rs" hdia_f32::HdiaF32Format,
+    "dia/hdia_narrow.rs" hdia_narrow::HdiaF32Format | HdiaF16Format | HdiaBf16Format,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,
     "tiled/st_csr.rs" st_csr::StCsrFormat,
-    "tiled/st_csr_f32.rs" st_csr_f32::StCsrF32Format,
+    "tiled/st_csr_narrow.rs" st_csr_narrow::StCsrF32Format | StCsrF16Format | StCsrBf16Format,
     "tiled/st_csr_vi.rs" st_csr_vi::StCsrViFormat,
     "tiled/cache_blocked/mod.rs" cache_blocked::CacheBlockedFormat,
     "cached/column_sweep/mod.rs" column_sweep::ColumnSweepFormat,

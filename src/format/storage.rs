@@ -4,8 +4,8 @@ use std::any::Any;
 use std::convert::Infallible;
 
 use super::{
-    GpuConverter, GpuLayout, Launch, OnDevice, Param, Params, Refusal, Role, Several, Stop, Target,
-    Work,
+    GpuConverter, GpuLayout, Launch, OnDevice, Param, Params, Refusal, Role, Several, Stop,
+    StoredValues, Target, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -124,11 +124,14 @@ pub trait Storage {
     /// True if the format applies only to matrices with certain values, few distinct ones for
     /// instance, so that a layout may refuse new values.
     const BY_VALUES: bool = false;
-    /// The format that this one is with values in f32, for matrices of f64, if it is such a format.
+    /// The format that this one is with values in fewer bits ([`Storage::STORES`]), if it is such a format.
     /// Parameters have the names of that format's. Estimates use that format's kernel figures, and
     /// predictions of a model that does not know this format use that format's ratio of prediction
     /// to estimate.
     const NARROWS: Option<&'static str> = None;
+    /// Type in which the format stores values of a wider type; [`StoredValues::Exact`] if it stores them
+    /// as they are.
+    const STORES: StoredValues = StoredValues::Exact;
     /// The part of what its bytes let expect that a product saves over the format that stands in for it
     /// ([`Storage::NARROWS`], [`Storage::FIGURES_OF`]). By default that of real patterns with a column
     /// for each entry, whose loads of x bound them, too: their median time is 0.88 of that in f64, and
@@ -257,8 +260,10 @@ pub struct Format {
     pub params: &'static [Param],
     /// True if the format applies only to matrices with certain values: [`Storage::BY_VALUES`].
     pub by_values: bool,
-    /// The format that this one is with values in f32: [`Storage::NARROWS`].
+    /// The format that this one is with values in fewer bits: [`Storage::NARROWS`].
     pub narrows: Option<&'static str>,
+    /// Type in which values of a wider type are stored: [`Storage::STORES`].
+    pub stores: StoredValues,
     /// The part of the saved bytes that a product saves of its time: [`Storage::SAVES`].
     pub saves: f64,
     /// The candidate whose kernel figures estimates use: [`Storage::FIGURES_OF`].
@@ -300,6 +305,7 @@ impl Format {
             params: S::PARAMS,
             by_values: S::BY_VALUES,
             narrows: S::NARROWS,
+            stores: S::STORES,
             saves: S::SAVES,
             figures_of: S::FIGURES_OF,
             host_version: S::HOST_VERSION,

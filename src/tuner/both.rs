@@ -187,7 +187,7 @@ impl Tuner {
         csr: CsrRef<'_, T>,
         workload: &Workload,
     ) -> Result<Directions<T>> {
-        workload.check()?;
+        workload.check(T::PRECISION)?;
         let (transpose, order) = match workload.values {
             ValuesUse::Fixed => (csr.transpose(), None),
             ValuesUse::Change(_) => {

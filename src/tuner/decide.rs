@@ -74,7 +74,7 @@ impl Tuner {
         mode: Mode,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Decided> {
-        workload.check()?;
+        workload.check(T::PRECISION)?;
         self.check_device(workload.effort)?;
         let (device, size) = (self.backend.device(), subject.size());
         let target = workload.target(device, T::PRECISION);
@@ -295,7 +295,7 @@ impl Tuner {
             predicted.retain(|one| !by_values(one));
         }
         let narrow = choose::narrow_costs(features, target, workload, &predicted);
-        if !narrow.is_empty() && have(ValueProperty::InF32)? {
+        if !narrow.is_empty() && have(ValueProperty::Narrow)? {
             predicted.extend(narrow.iter().map(|(candidate, cost)| (candidate, *cost)));
         }
         let own = model.quick.as_ref().and_then(|quick| quick.stage(stage));
@@ -402,8 +402,8 @@ fn look_at<'c, 's, T: Scalar>(
 pub(super) enum ValueProperty {
     /// There are few distinct values.
     Few,
-    /// F32 holds them, exactly or as the target allows.
-    InF32,
+    /// A type with fewer bits holds them, exactly or as the target allows.
+    Narrow,
 }
 
 /// Tells whether the values have a property, as found by the GPU that holds the matrix, else from an
@@ -416,7 +416,7 @@ fn values_have<'s, T: Scalar>(
 ) -> Result<bool> {
     let on_gpu = match what {
         ValueProperty::Few => subject.has_few_values()?,
-        ValueProperty::InF32 => subject.holds_in_f32(target)?,
+        ValueProperty::Narrow => subject.holds_narrowed(target)?,
     };
     if let Some(found) = on_gpu {
         return Ok(found);
@@ -424,7 +424,7 @@ fn values_have<'s, T: Scalar>(
     let analysis = look_at(subject, analysis)?;
     Ok(match what {
         ValueProperty::Few => analysis.few_values().is_some(),
-        ValueProperty::InF32 => analysis.first_lost(target.stored, analysis.detail()).is_none(),
+        ValueProperty::Narrow => analysis.holds_narrowed(target),
     })
 }
 

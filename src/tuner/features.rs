@@ -49,7 +49,7 @@ impl Tuner {
             );
             return Err(Error::argument(stated));
         }
-        workload.check()?;
+        workload.check(precision)?;
         if workload.vectors > 1 {
             let stated = format!(
                 "features alone choose for products of one vector, not of {}; give the matrix",

@@ -123,14 +123,14 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
-    /// Tells whether formats that store values in f32 can hold the values, found on the GPU; `None` if
+    /// Tells whether formats that store values in fewer bits can hold them, found on the GPU; `None` if
     /// the matrix is not on a GPU.
     ///
     /// # Errors
     /// [`Error::Device`] if the GPU fails.
-    pub(super) fn holds_in_f32(&self, target: &Target<'_>) -> Result<Option<bool>> {
+    pub(super) fn holds_narrowed(&self, target: &Target<'_>) -> Result<Option<bool>> {
         if let Some((gpu, csr)) = &self.on_gpu {
-            return gpu.holds_in_f32(csr, target).map(Some);
+            return gpu.holds_narrowed(csr, target).map(Some);
         }
         Ok(None)
     }

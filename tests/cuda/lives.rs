@@ -110,31 +110,38 @@ fn captured_products_see_new_values() {
 #[test]
 fn values_that_a_layout_cannot_hold_are_refused_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
+    check_refused_values::<f64>(&gpu);
+    check_refused_values::<f32>(&gpu);
+}
+
+fn check_refused_values<T: Scalar>(gpu: &Arc<Gpu>) {
     let of = |odd: Option<usize>| {
         let entries = (0..3000usize).flat_map(|i| {
-            // Other than the values beside it, and no number of f32.
+            // Other than the values beside it, and no number of a type with fewer bits.
             let on = if odd == Some(i) { 0.1 } else { 2.0 };
             [(i, i, on)].into_iter().chain((i > 0).then(|| (i, i - 1, -1.0)))
         });
-        Csr::<f64>::from_triplets(3000, 3000, entries).expect("indices are in range")
+        let csr = Csr::<f64>::from_triplets(3000, 3000, entries).expect("indices are in range");
+        csr.cast::<T>()
     };
     let (csr, odd) = (of(None), of(Some(2100)));
     let analysis = Analysis::of(&csr);
-    let target = original::<f64>(gpu.profile());
-    let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
+    let target = original::<T>(gpu.profile());
+    let there = Arc::new(DeviceCsr::upload(gpu, &csr).expect("memory suffices"));
     // Formats for complex matrices are checked on such matrices.
     let here = FORMATS.iter().filter(|format| format.by_values && format.figures_of.is_none());
+    let here = here.filter(|format| format.stores.rounds().is_none_or(|of| of == T::PRECISION));
     let by_values: Vec<&str> = here.map(|format| format.name).collect();
     assert!(!by_values.is_empty());
     for name in by_values {
         let candidate: Candidate = name.parse().expect("the format exists");
         let mut operator =
-            PreparedOperator::on_gpu(&gpu, &there, &csr, &analysis, &candidate, &target)
+            PreparedOperator::on_gpu(gpu, &there, &csr, &analysis, &candidate, &target)
                 .expect("diagonals are constant");
         assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
         let refused = operator.update_values(odd.values()).expect_err("one value differs");
         assert!(refused.to_string().contains("row 2100"), "{name}: {refused}");
-        let check = |what: &str, operator: &PreparedOperator<f64>| {
+        let check = |what: &str, operator: &PreparedOperator<T>| {
             exact_products(&csr).iter().for_each(|product| product.check_exact(what, operator));
         };
         check(&format!("{name} after a refusal"), &operator);

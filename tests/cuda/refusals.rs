@@ -14,8 +14,19 @@ use super::{original, part};
 
 /// Formats that check on the GPU whether they apply, with the same reasons as on the host. Others
 /// state other figures: bhll samples on the host, hdia counts slots of the smallest hack there.
-const REFUSING: [&str; 7] =
-    ["hub_ell", "cdia", "st_csr_vi", "hll_vi", "hll_f32", "st_csr_f32", "csr_f32"];
+const REFUSING: [&str; 11] = [
+    "hub_ell",
+    "cdia",
+    "st_csr_vi",
+    "hll_vi",
+    "hll_f32",
+    "hll_f16",
+    "hll_bf16",
+    "st_csr_f32",
+    "st_csr_bf16",
+    "csr_f32",
+    "csr_f16",
+];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {

@@ -133,7 +133,7 @@ impl EllectWorkload {
             budget_s: (self.budget_s > 0.0).then_some(self.budget_s),
             stored: StoredValues::Exact,
         };
-        workload.check()?;
+        workload.check(Precision::F64)?;
         Ok(workload)
     }
 }

@@ -266,11 +266,13 @@ def recommend(
         ``measure`` times the best candidates on the device, ``exhaustive`` times all.
     basis : {'original', 'permuted'}
         ``permuted`` also allows formats that permute rows and columns.
-    values : {'exact', 'f32'}
+    values : {'exact', 'f32', 'f16', 'bf16'}
         ``f32`` also allows formats that round the values of an f64 matrix to f32, while vectors and
         sums stay f64: row i of a product then differs from that of the exact values by at most
         ``2**-24 * sum(abs(A[i, j]) * abs(x[j]))``, beside the rounding of f64. Formats that store
-        values in f32 without any rounding need no permission.
+        values in f32 without any rounding need no permission. ``f16`` and ``bf16`` allow the same
+        for an f32 matrix, whose vectors and sums stay f32; the factors are ``2**-11``, for values
+        of sizes from 6.2e-5 to 65504, and ``2**-8``.
     memory_limit : int, optional
         Maximum number of bytes of a format other than CSR.
     budget_s : float, optional

@@ -22,6 +22,9 @@ class Layout:
         if self.part + name not in self.file:
             return None
         array = self.file[self.part + name]
+        if name == "values" and self.about["format"].endswith("_bf16"):
+            # The upper halves of f32.
+            return (array.astype(np.uint32) << 16).view(np.float32)
         return array if array.dtype.kind == "f" else array.astype(np.int64)
 
     def number(self, name):
@@ -52,7 +55,7 @@ def runs(ptr):
 
 
 def rows_of(layout):
-    """csr, csr_f32 and pcsr: entry by entry, row by row."""
+    """csr, csr_f32 and others, and pcsr: entry by entry, row by row."""
     return runs(layout.get("row_ptr"))[0], layout.get("col_idx"), layout.get("values")
 
 
@@ -77,7 +80,7 @@ def hybrid(layout):
 
 
 def slices(layout):
-    """hll, hll_f32, biell and bijad: slots of a slice column by column; of a bisection, group by group."""
+    """hll, hll_f32 and others, biell and bijad: slots of a slice column by column; of a bisection, group by group."""
     height, ptr = layout.number("slice_rows"), layout.get("slice_ptr")
     part, slot = runs(ptr)
     groups = 6 if layout.about["format"].startswith("bi") else 1
@@ -176,7 +179,7 @@ def constants(layout):
 
 
 def tiles(layout):
-    """st_csr, st_csr_f32 and st_csr_vi: entries of a tile by column, with their places by row."""
+    """st_csr, st_csr_f32 and others, and st_csr_vi: entries of a tile by column, with their places by row."""
     tile, extra, ends = layout.number("tile"), layout.number("extra"), layout.get("ends")
     head, values, number = layout.get("tiles"), layout.get("values"), layout.get("value_idx")
     slot = np.arange(len(head) * tile)
@@ -266,18 +269,20 @@ def cached_hubs(layout):
 
 # The function of each format; a test compares the names with `ellect formats`.
 FAMILIES = {
-    **dict.fromkeys(["csr", "csr_f32", "pcsr"], rows_of),
+    **dict.fromkeys(["csr", "csr_f32", "csr_f16", "csr_bf16", "pcsr"], rows_of),
     "coo": coordinates,
     **dict.fromkeys(["ell", "ellr", "ellg", "jad", "pjds", "pellr"], columns_of_slots),
     "hyb": hybrid,
-    **dict.fromkeys(["hll", "hll_f32", "biell", "bijad"], slices),
+    **dict.fromkeys(["hll", "hll_f32", "hll_f16", "hll_bf16", "biell", "bijad"], slices),
     "hll_vi": quads,
     "hll_du": deltas,
-    **dict.fromkeys(["bhll", "bhll_f32"], blocks),
+    **dict.fromkeys(["bhll", "bhll_f32", "bhll_f16", "bhll_bf16"], blocks),
     "chll": complex_blocks,
-    **dict.fromkeys(["dia", "hdia", "hdia_f32"], diagonals),
+    **dict.fromkeys(["dia", "hdia", "hdia_f32", "hdia_f16", "hdia_bf16"], diagonals),
     "cdia": constants,
-    **dict.fromkeys(["st_csr", "st_csr_f32", "st_csr_vi"], tiles),
+    **dict.fromkeys(
+        ["st_csr", "st_csr_f32", "st_csr_f16", "st_csr_bf16", "st_csr_vi"], tiles
+    ),
     "cache_blocked": slabs,
     "column_sweep": swept,
     "ehyb": cached_parts,

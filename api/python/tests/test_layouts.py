@@ -19,11 +19,21 @@ MATRICES = {
     "dia": "constant5:2500",
     "hdia": "constant5:2500",
     "hdia_f32": "constant5:2500",
+    "hdia_f16": "constant5:2500",
+    "hdia_bf16": "constant5:2500",
     "bhll_f32": "rounded elasticity:900",
+    "bhll_f16": "whole elasticity:900",
+    "bhll_bf16": "whole elasticity:900",
     "csr_f32": "constant5:2500",
+    "csr_f16": "constant5:2500",
+    "csr_bf16": "constant5:2500",
     "hll_f32": "constant5:2500",
+    "hll_f16": "constant5:2500",
+    "hll_bf16": "constant5:2500",
     "hll_vi": "constant5:2500",
     "st_csr_f32": "constant5:2500",
+    "st_csr_f16": "constant5:2500",
+    "st_csr_bf16": "constant5:2500",
     "st_csr_vi": "constant5:2500",
     "chll": "complex p2:900",
     "hub_ell": "rmat:3000",
@@ -43,6 +53,8 @@ VARIANTS = [
     "bhll_f32:col=16,sort=512",
     "chll:col=16,sort=512",
     "hll_f32:col=16,sort=512",
+    "hll_f16:col=16,sort=512",
+    "bhll_bf16:col=16,sort=512",
     "hll_vi:col=16",
     "hll_du:sort=512",
     "st_csr:tile=2048",
@@ -90,6 +102,11 @@ def matrix(tmp_path_factory):
                 # Values that f32 holds.
                 stored = scipy.io.mmread(path)
                 scipy.io.mmwrite(path, stored.astype(np.float32).astype(np.float64), precision=17)
+            elif kind == "whole":
+                # Values that 16 bits hold.
+                stored = scipy.io.mmread(path)
+                stored.data = np.clip(np.rint(100 * stored.data), -127, 127)
+                scipy.io.mmwrite(path, stored, precision=17)
             known[spec] = path, scipy.io.mmread(path).tocsr()
         return known[spec]
 
@@ -108,6 +125,8 @@ def test_every_format_that_can_be_written_is_read():
 def test_a_layout_multiplies(to, precision, basis, device, matrix, tmp_path):
     if precision == "f32" and "_f32" in to:
         pytest.skip("it stores f64 values in f32")
+    if precision == "f64" and ("_f16" in to or "_bf16" in to):
+        pytest.skip("it stores f32 values in 16 bits")
     path, csr = matrix(MATRICES.get(to.split(":")[0], "elasticity:900"))
     output = tmp_path / "layout.npz"
     options = ["--to", to, "--device", device, "--precision", precision, "--basis", basis]

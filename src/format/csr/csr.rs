@@ -32,6 +32,7 @@ use super::csr_variants::{KERNEL, Variant};
 use super::gpu::launch::Arrays;
 use super::long_rows::{Cut, Pieces};
 use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
+use super::narrow::StoredValue;
 use super::pcsr::tiles_work;
 use super::row_order::WARP;
 use super::staged;
@@ -340,7 +341,7 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
 
 /// Adds the arrays of a CSR matrix with `ncols` columns; returns its size, and the addresses of row
 /// pointers, columns and values.
-pub(super) fn described<'a, V: Scalar>(
+pub(super) fn described<'a, V: StoredValue>(
     arrays: &mut Arrays<'a>,
     ncols: usize,
     row_ptr: &'a Offsets,

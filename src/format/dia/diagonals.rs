@@ -1,13 +1,10 @@
-//! Layouts stored by diagonals: dia, which has one hack of all rows, hdia and hdia_f32.
+//! Layouts stored by diagonals: dia, which has one hack of all rows, hdia and hdia_narrow.
 
 use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
 use super::many::{self, BlockProduct, XBlock, YBlock};
-use super::narrow::{
-    self, AsGiven, Keep,
-    gpu::{NARROWED, Search},
-};
+use super::narrow::{self, AsGiven, Keep, StoredValue, gpu::Search};
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Several,
@@ -126,7 +123,7 @@ impl<T: Scalar, K: Keep> DiagonalLayout<T, K> {
             scratch,
         };
         layout.over_hacks(|rows, offsets, values| {
-            values.fill(fill_marker::fill());
+            values.fill(K::store::<T>(fill_marker::fill()));
             for (r, row) in rows.enumerate() {
                 let mut d = 0;
                 let (columns, entries) = csr.row(row);
@@ -366,7 +363,7 @@ const PARTS_F32: u64 = shared("DIAGONAL_PARTS_F32");
 const SMALL: usize = shared("SMALL_HACK") as usize;
 
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`]. With `search`, values
-/// are stored in f32 once it has found that f32 holds them.
+/// are stored in fewer bits once it has found that these hold them.
 pub(super) fn build(
     converter: &mut dyn GpuConverter,
     target: &Target<'_>,
@@ -401,7 +398,7 @@ pub(super) fn build(
     search.iter().try_for_each(|search| search.end(converter))?;
     let starts = starts?;
     let slots = fill_marker::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
-    let value_bytes = search.as_ref().map_or(target.precision, |_| Precision::F32).bytes() as u64;
+    let value_bytes = search.as_ref().map_or(target.precision.bytes() as u64, Search::bytes);
     target.check_bytes(slots * value_bytes + 4 * starts.total)?;
     let offsets = converter.array(4 * starts.total)?;
     let values = converter.array(slots * value_bytes)?;
@@ -411,8 +408,11 @@ pub(super) fn build(
     let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
     let args = sizes.into_iter().chain(from).chain(starts.args).chain([offsets, values]).collect();
     let stem = format!("fill_diagonals{depth}_{}", matrix.offset_name());
-    let (image, name) = match search {
-        Some(_) => ("convert_hdia_f32", format!("{stem}_{NARROWED}")),
+    let (image, name) = match &search {
+        Some(search) => {
+            let image = search.image_of(["convert_hdia_f32", "convert_half_diagonals"]);
+            (image, format!("{stem}_{}", search.type_name()))
+        }
         None => ("convert_diagonals", format!("{stem}_{}", target.precision)),
     };
     let fill = Launch::over(image, name, (hacks * hack) as u64, 128, args);

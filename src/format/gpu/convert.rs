@@ -4,7 +4,7 @@
 //! between; a [`GpuConverter`] executes these steps. So formats know nothing of CUDA, and the CUDA code
 //! knows no format.
 
-use super::super::narrow::gpu::{NARROW, NARROWED};
+use super::super::narrow::gpu::Search;
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use super::launch::NULL;
 use super::stop::Stop;
@@ -425,15 +425,17 @@ impl SlotFill {
         Ok(())
     }
 
-    /// As [`SlotFill::fill`], with the values of a matrix of f64 in f32.
+    /// As [`SlotFill::fill`], with values in fewer bits, for which `search` looks.
     pub fn fill_narrowed(
         self,
         converter: &mut dyn GpuConverter,
         rows: &GpuRows,
+        search: &Search,
     ) -> Result<Vec<Launch>, Stop> {
         let mut launches = |of| -> Result<Vec<Launch>, Stop> {
-            let launches = self.launches(converter, rows, NARROWED, of)?;
-            Ok(launches.into_iter().map(|launch| Launch { image: NARROW, ..launch }).collect())
+            let launches = self.launches(converter, rows, search.type_name(), of)?;
+            let image = search.image();
+            Ok(launches.into_iter().map(|launch| Launch { image, ..launch }).collect())
         };
         let all = launches([rows.relabel, self.columns, Arg::Values])?;
         let update = launches([NULL, NULL, Arg::Values])?;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::super::Offsets;
 use super::stored::{Element, StoredArray, StoredNumber};
-use crate::scalar::Scalar;
+use crate::format::narrow::StoredValue;
 
 /// An argument of a kernel, in the order of its signature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,13 +98,13 @@ impl<'a> Arrays<'a> {
     }
 
     /// Adds an array of values of the matrix; returns its address.
-    pub fn add_values<T: Scalar>(
+    pub fn add_values<V: StoredValue>(
         &mut self,
         name: &'static str,
         meaning: &'static str,
-        array: &'a [T],
+        array: &'a [V],
     ) -> Arg {
-        self.push(StoredArray::of_values(name, meaning, array))
+        self.push(StoredArray::of_stored(name, meaning, array))
     }
 
     fn push(&mut self, array: StoredArray<'a>) -> Arg {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::format::narrow::StoredValue;
 use crate::scalar::{Precision, Scalar};
 
 /// The type of the elements of an array.
@@ -23,6 +24,10 @@ pub enum ElementType {
     U64,
     /// Signed, 32 bits.
     I32,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16: the upper half of a number in IEEE binary32.
+    BF16,
     /// IEEE binary32.
     F32,
     /// IEEE binary64.
@@ -38,6 +43,9 @@ impl ElementType {
             ElementType::U32 => "<u4",
             ElementType::U64 => "<u8",
             ElementType::I32 => "<i4",
+            ElementType::F16 => "<f2",
+            // NumPy has no such type; its bits are stored.
+            ElementType::BF16 => "<u2",
             ElementType::F32 => "<f4",
             ElementType::F64 => "<f8",
         }
@@ -47,14 +55,14 @@ impl ElementType {
     pub fn bytes(self) -> usize {
         match self {
             ElementType::U8 => 1,
-            ElementType::U16 => 2,
+            ElementType::U16 | ElementType::F16 | ElementType::BF16 => 2,
             ElementType::U32 | ElementType::I32 | ElementType::F32 => 4,
             ElementType::U64 | ElementType::F64 => 8,
         }
     }
 
     /// Returns the type of values of this precision.
-    pub fn of(precision: Precision) -> Self {
+    pub const fn of(precision: Precision) -> Self {
         match precision {
             Precision::F32 => ElementType::F32,
             Precision::F64 => ElementType::F64,
@@ -137,8 +145,17 @@ impl<'a> StoredArray<'a> {
 
     /// Describes an array of values of the matrix.
     pub fn of_values<T: Scalar>(name: &'static str, meaning: &'static str, array: &'a [T]) -> Self {
-        let (element, bytes) = (ElementType::of(T::PRECISION), bytemuck::cast_slice(array));
-        StoredArray { name: Cow::Borrowed(name), meaning, element, width: 1, bytes }
+        StoredArray::of_stored(name, meaning, array)
+    }
+
+    /// Describes an array of values of the matrix, in the type in which the layout stores them.
+    pub(in crate::format) fn of_stored<V: StoredValue>(
+        name: &'static str,
+        meaning: &'static str,
+        array: &'a [V],
+    ) -> Self {
+        let bytes = bytemuck::cast_slice(array);
+        StoredArray { name: Cow::Borrowed(name), meaning, element: V::TYPE, width: 1, bytes }
     }
 
     /// Returns the length of each dimension.

@@ -1,36 +1,45 @@
-//! Conversion on a GPU of values that layouts store in f32.
+//! Conversion on a GPU of values that layouts store in fewer bits.
 
-use super::{lost_in, not_wide};
+#[cfg(feature = "cuda")]
+use half::{bf16, f16};
+
+use super::{Narrow, lost_in, may_round, not_wide};
 #[cfg(feature = "cuda")]
 use crate::error::Error;
 use crate::format::gpu::convert::Check;
 use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, GpuConverter, Launch, Refusal, Stop, StoredValues, Target};
-use crate::scalar::Precision;
 
-/// The image of the kernels.
-pub(in crate::format) const NARROW: &str = "convert_narrow";
-
-/// The type of values in the names of kernels that read f64 and store f32.
-pub(in crate::format) const NARROWED: &str = "narrowed";
-
-/// A search for values that f32 does not hold, which a GPU has begun.
+/// A search for values that the stored type does not hold, which a GPU has begun.
 pub(in crate::format) struct Search {
     found: Arg,
-    allowed: StoredValues,
+    rounded: bool,
+    stores: StoredValues,
+    /// Bytes of a stored value.
+    bytes: u64,
+    /// The refusal of a matrix with a value in this row that is not held.
+    reason: fn(u32) -> Refusal,
 }
 
 impl Search {
     /// Begins to search the values of the matrix.
     ///
     /// # Errors
-    /// [`Stop::Refused`] for a matrix of f32.
-    pub fn begin(converter: &mut dyn GpuConverter, target: &Target<'_>) -> Result<Self, Stop> {
-        if target.precision == Precision::F32 {
-            return Err(not_wide().into());
+    /// [`Stop::Refused`] for a matrix of another precision than `N` stores.
+    pub fn begin<N: Narrow>(
+        converter: &mut dyn GpuConverter,
+        target: &Target<'_>,
+    ) -> Result<Self, Stop> {
+        if target.precision != N::OF {
+            return Err(not_wide::<N>().into());
         }
-        let found = converter.number()?;
-        let search = Search { found, allowed: target.stored };
+        let (found, rounded) = (converter.number()?, may_round::<N>(target));
+        let reason: fn(u32) -> Refusal = match rounded {
+            true => |row| lost_in::<N>(row as usize, true),
+            false => |row| lost_in::<N>(row as usize, false),
+        };
+        let bytes = size_of::<N>() as u64;
+        let search = Search { found, rounded, stores: N::STORES, bytes, reason };
         let launch = search.launch(converter, [NULL, found]);
         converter.launch(&launch)?;
         Ok(search)
@@ -43,46 +52,73 @@ impl Search {
     pub fn end(&self, converter: &mut dyn GpuConverter) -> Result<(), Stop> {
         match converter.read(self.found)? {
             0 => Ok(()),
-            below => Err(lost_in((u32::MAX - below) as usize, self.allowed).into()),
+            below => Err((self.reason)(u32::MAX - below).into()),
         }
     }
 
     /// The check of new values, with an array for the first row whose values are not held.
     pub fn check(&self, converter: &mut dyn GpuConverter) -> Result<Check, Stop> {
         let row = converter.array(4)?;
-        let reason: fn(u32) -> Refusal = match self.allowed {
-            StoredValues::Exact => |row| lost_in(row as usize, StoredValues::Exact),
-            StoredValues::F32 => |row| lost_in(row as usize, StoredValues::F32),
+        Ok(Check { launch: self.launch(converter, [row, NULL]), row, reason: self.reason })
+    }
+
+    /// Bytes of a stored value.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// One of two images: that of kernels that store f32, and that of kernels that store 16 bits.
+    pub fn image_of(&self, [of_32, of_16]: [&'static str; 2]) -> &'static str {
+        if self.stores == StoredValues::F32 { of_32 } else { of_16 }
+    }
+
+    /// The image of kernels for values in any layout.
+    pub fn image(&self) -> &'static str {
+        self.image_of(["convert_narrow", "convert_half"])
+    }
+
+    /// The type of values in the names of kernels.
+    pub fn type_name(&self) -> &'static str {
+        if self.stores == StoredValues::F32 { "narrowed" } else { self.stores.name() }
+    }
+
+    /// The launch of a kernel of [`Search::image`] in blocks of 256 threads.
+    pub fn step(&self, stem: &str, threads: u64, args: Vec<Arg>) -> Launch {
+        let kernel = match self.stores {
+            StoredValues::F32 => stem.to_string(),
+            stores => format!("{stem}_{stores}"),
         };
-        Ok(Check { launch: self.launch(converter, [row, NULL]), row, reason })
+        Launch::over(self.image(), kernel, threads, 256, args)
     }
 
     fn launch(&self, converter: &dyn GpuConverter, out: [Arg; 2]) -> Launch {
         let matrix = converter.matrix();
         let nnz = matrix.nnz as u64;
-        let rounded = u32::from(self.allowed == StoredValues::F32);
-        let sizes = [Arg::U32(matrix.nrows as u32), Arg::U64(nnz), Arg::U32(rounded)];
-        let args = sizes.into_iter().chain([Arg::RowPtr, Arg::Values]).chain(out).collect();
-        let kernel = format!("check_values_{}", matrix.offset_name());
-        launch(kernel, nnz.div_ceil(8).clamp(1, 1 << 18), args)
+        let sizes = [matrix.nrows as u32, u32::from(self.rounded)].map(Arg::U32);
+        let [nrows, rounded] = sizes;
+        let of = [nrows, Arg::U64(nnz), rounded, Arg::RowPtr, Arg::Values];
+        let args = of.into_iter().chain(out).collect();
+        let stem = format!("check_values_{}", matrix.offset_name());
+        self.step(&stem, nnz.div_ceil(8).clamp(1, 1 << 18), args)
     }
 }
 
-/// Tells whether f32 holds the values of a matrix that a GPU holds; waits for the GPU.
+/// Tells whether the storage in fewer bits that the target may use holds the values of a matrix that a GPU
+/// holds; false if it may use none. Waits for the GPU.
 ///
 /// # Errors
 /// [`Error::Device`] if the device fails.
 #[cfg(feature = "cuda")]
 pub(crate) fn holds(converter: &mut dyn GpuConverter, target: &Target<'_>) -> Result<bool, Error> {
-    let searched = Search::begin(converter, target).and_then(|search| search.end(converter));
-    match searched {
+    let search = match target.narrower() {
+        Some(StoredValues::F32) => Search::begin::<f32>(converter, target),
+        Some(StoredValues::F16) => Search::begin::<f16>(converter, target),
+        Some(StoredValues::BF16) => Search::begin::<bf16>(converter, target),
+        Some(StoredValues::Exact) | None => return Ok(false),
+    };
+    match search.and_then(|search| search.end(converter)) {
         Ok(()) => Ok(true),
         Err(Stop::Failed(error)) => Err(error),
         Err(Stop::Refused(_) | Stop::OnHost) => Ok(false),
     }
-}
-
-/// A launch of the image [`NARROW`] in blocks of 256 threads.
-pub(in crate::format) fn launch(kernel: String, threads: u64, args: Vec<Arg>) -> Launch {
-    Launch::over(NARROW, kernel, threads, 256, args)
 }

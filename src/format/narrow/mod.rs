@@ -1,27 +1,137 @@
-//! Values of matrices of f64 that layouts store in f32, while vectors and sums stay in f64.
+//! Values that layouts store in fewer bits than vectors and sums have: f32 for matrices of f64, f16 and
+//! bf16 for matrices of f32.
 //!
-//! A value is held if it is 0, an infinity or NaN, or a normal number of f32. With rounding allowed
-//! ([`StoredValues::F32`]), a value is held if its size lies between the smallest and the largest
-//! normal number of f32: its error is then at most [`ROUNDING`] of it.
+//! A value is held if it is 0, an infinity or NaN, or a normal number of the stored type. With rounding
+//! allowed ([`StoredValues`]), a value is held if its size lies between the smallest and the largest
+//! normal number of that type: its error is then at most a share of it that depends on the type.
+//!
+//! Values are stored in f32 also where nobody asked for it, if f32 holds all of them exactly. Formats of
+//! f16 and bf16 are chosen only by consent.
 
 pub(crate) mod gpu;
 
+use std::marker::PhantomData;
+
+use half::{bf16, f16};
 use rayon::prelude::*;
 
+use super::gpu::stored::ElementType;
 use super::{Candidate, FORMATS, Refusal, StoredValues, Target, Value, Work};
 use crate::analysis::{Analysis, Detail, ValuesOf, probes, spread};
 use crate::scalar::{Precision, Scalar};
 
-/// Largest error of a value that is rounded to f32, as a share of the value.
-const ROUNDING: f64 = 1.0 / (1 << f32::MANTISSA_DIGITS) as f64;
-
 /// Sample of an estimate: `[places, entries in a row at each place]`.
 const SAMPLED: [usize; 2] = [256, 256];
+
+/// A type of which the values of a layout can be.
+pub trait StoredValue: bytemuck::Pod + Send + Sync + std::fmt::Debug {
+    /// The number 0.
+    const ZERO: Self;
+    /// The type in files.
+    const TYPE: ElementType;
+
+    /// Tells whether this is -0.0, which marks fill.
+    fn is_negative_zero(self) -> bool;
+}
+
+impl<T: Scalar> StoredValue for T {
+    const ZERO: Self = <T as Scalar>::ZERO;
+    const TYPE: ElementType = ElementType::of(T::PRECISION);
+
+    #[inline(always)]
+    fn is_negative_zero(self) -> bool {
+        Scalar::is_negative_zero(self)
+    }
+}
+
+impl StoredValue for f16 {
+    const ZERO: Self = f16::ZERO;
+    const TYPE: ElementType = ElementType::F16;
+
+    #[inline(always)]
+    fn is_negative_zero(self) -> bool {
+        self.to_bits() == f16::NEG_ZERO.to_bits()
+    }
+}
+
+impl StoredValue for bf16 {
+    const ZERO: Self = bf16::ZERO;
+    const TYPE: ElementType = ElementType::BF16;
+
+    #[inline(always)]
+    fn is_negative_zero(self) -> bool {
+        self.to_bits() == bf16::NEG_ZERO.to_bits()
+    }
+}
+
+/// A type that stores values of a wider one.
+pub trait Narrow: StoredValue {
+    /// The storage that this type is.
+    const STORES: StoredValues;
+    /// Precision of the matrices whose values it stores.
+    const OF: Precision;
+    /// The smallest and the largest normal number.
+    const NORMAL: [f64; 2];
+
+    /// The nearest value of this type.
+    fn round(value: f64) -> Self;
+
+    /// The value that is stored.
+    fn widen(self) -> f64;
+}
+
+impl Narrow for f32 {
+    const STORES: StoredValues = StoredValues::F32;
+    const OF: Precision = Precision::F64;
+    const NORMAL: [f64; 2] = [f32::MIN_POSITIVE as f64, f32::MAX as f64];
+
+    #[inline(always)]
+    fn round(value: f64) -> f32 {
+        value as f32
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Narrow for f16 {
+    const STORES: StoredValues = StoredValues::F16;
+    const OF: Precision = Precision::F32;
+    const NORMAL: [f64; 2] = [f16::MIN_POSITIVE.to_f64_const(), f16::MAX.to_f64_const()];
+
+    #[inline(always)]
+    fn round(value: f64) -> f16 {
+        f16::from_f32(value as f32)
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from(self.to_f32())
+    }
+}
+
+impl Narrow for bf16 {
+    const STORES: StoredValues = StoredValues::BF16;
+    const OF: Precision = Precision::F32;
+    const NORMAL: [f64; 2] = [bf16::MIN_POSITIVE.to_f64_const(), bf16::MAX.to_f64_const()];
+
+    #[inline(always)]
+    fn round(value: f64) -> bf16 {
+        bf16::from_f32(value as f32)
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        f64::from(self.to_f32())
+    }
+}
 
 /// Storage of a layout's values.
 pub trait Keep: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// The type of a stored value.
-    type Of<T: Scalar>: Scalar;
+    type Of<T: Scalar>: StoredValue;
 
     /// The stored form of a value.
     fn store<T: Scalar>(value: T) -> Self::Of<T>;
@@ -66,30 +176,31 @@ impl Keep for AsGiven {
     }
 }
 
-/// Values in f32.
+/// Values in the type `N`.
 #[derive(Clone, Copy, Debug)]
-pub struct InF32 {
-    allowed: StoredValues,
+pub struct In<N> {
+    rounded: bool,
+    stored: PhantomData<N>,
 }
 
-impl InF32 {
-    /// Values in f32, rounded where the target allows it.
+impl<N: Narrow> In<N> {
+    /// Values in `N`, rounded where the target allows it.
     pub(super) fn of(target: &Target<'_>) -> Self {
-        InF32 { allowed: target.stored }
+        In { rounded: may_round::<N>(target), stored: PhantomData }
     }
 }
 
-impl Keep for InF32 {
-    type Of<T: Scalar> = f32;
+impl<N: Narrow> Keep for In<N> {
+    type Of<T: Scalar> = N;
 
     #[inline(always)]
-    fn store<T: Scalar>(value: T) -> f32 {
-        value.to_f64() as f32
+    fn store<T: Scalar>(value: T) -> N {
+        N::round(value.to_f64())
     }
 
     #[inline(always)]
-    fn load<T: Scalar>(stored: f32) -> T {
-        T::from_f64(f64::from(stored))
+    fn load<T: Scalar>(stored: N) -> T {
+        T::from_f64(stored.widen())
     }
 
     fn limits(&self) -> bool {
@@ -101,82 +212,109 @@ impl Keep for InF32 {
         values: &[T],
         row_of: impl FnOnce(usize) -> usize,
     ) -> Result<(), Refusal> {
-        let lost = |value: &T| !held(value.to_f64(), self.allowed);
+        let lost = |value: &T| !held::<N>(value.to_f64(), self.rounded);
         match values.par_iter().position_first(lost) {
-            Some(k) => Err(lost_in(row_of(k), self.allowed)),
+            Some(k) => Err(lost_in::<N>(row_of(k), self.rounded)),
             None => Ok(()),
         }
     }
 }
 
-/// Tells whether f32 holds a value, exactly or with an error of at most [`ROUNDING`].
-fn held(value: f64, allowed: StoredValues) -> bool {
-    let near = value as f32;
+/// Tells whether the target allows values to be rounded to `N`.
+fn may_round<N: Narrow>(target: &Target<'_>) -> bool {
+    target.stored == N::STORES
+}
+
+/// Tells whether `N` holds a value: exactly, or if it may be `rounded`, with the error that
+/// [`StoredValues`] states.
+fn held<N: Narrow>(value: f64, rounded: bool) -> bool {
     if value == 0.0 || !value.is_finite() {
         return true;
     }
-    let normal = value.abs() >= f64::from(f32::MIN_POSITIVE) && near.is_finite();
-    normal && (allowed == StoredValues::F32 || f64::from(near) == value)
+    let near = N::round(value).widen();
+    let normal = value.abs() >= N::NORMAL[0] && near.is_finite();
+    normal && (rounded || near == value)
 }
 
 /// The refusal of a matrix with a value in this row that is not held.
-fn lost_in(row: usize, allowed: StoredValues) -> Refusal {
-    Refusal::new(match allowed {
-        StoredValues::Exact => format!(
-            "row {row} has a value that f32 does not hold exactly; values=f32 allows rounded \
-             values, with errors of up to 2^-24 of each value"
-        ),
-        StoredValues::F32 => format!(
-            "row {row} has a value beyond the range of f32: sizes from {:e} to {:e} can be rounded; \
-             scale the matrix, or choose a format that stores f64",
-            f32::MIN_POSITIVE,
-            f32::MAX
-        ),
+fn lost_in<N: Narrow>(row: usize, rounded: bool) -> Refusal {
+    let (name, log2) = (N::STORES, N::STORES.rounding_log2());
+    Refusal::new(if rounded {
+        let [least, most] = N::NORMAL;
+        format!(
+            "row {row} has a value beyond the range of {name}: sizes from {least:.7e} to {most:.7e} can \
+             be rounded; scale the matrix, or choose a format that stores {}",
+            N::OF
+        )
+    } else {
+        format!(
+            "row {row} has a value that {name} does not hold exactly; values={name} allows rounded \
+             values, with errors of up to 2^{log2} of each value"
+        )
     })
 }
 
-/// The refusal of a matrix whose values are not in f64.
-fn not_wide() -> Refusal {
-    Refusal::new("values have 32 bits already; it stores those of a matrix of f64 in 32 bits")
+/// The refusal of a matrix whose values are of another precision than those that `N` stores.
+fn not_wide<N: Narrow>() -> Refusal {
+    let (name, of) = (N::STORES, N::OF);
+    Refusal::new(match of {
+        Precision::F64 => {
+            "values have 32 bits already; it stores those of a matrix of f64 in 32 bits".to_string()
+        }
+        Precision::F32 => {
+            format!("it stores the values of a matrix of {of} in {name}, none of f64")
+        }
+    })
 }
 
-/// Checks that f32 holds the values of a matrix. For a large matrix whose analysis serves estimates,
+/// Checks that `N` holds the values of a matrix. For a large matrix whose analysis serves estimates,
 /// a sample of the values is checked.
 ///
 /// # Errors
-/// [`Refusal`] for a matrix of f32, for unknown values, and with the first row that has a value that
-/// is not held.
-pub(super) fn check(analysis: &Analysis<'_>, target: &Target<'_>) -> Result<(), Refusal> {
-    refuse(analysis, target, analysis.detail())
+/// [`Refusal`] for a matrix of another precision, for unknown values, and with the first row that has a
+/// value that is not held.
+pub(super) fn check<N: Narrow>(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+) -> Result<(), Refusal> {
+    refuse::<N>(analysis, target, analysis.detail())
 }
 
 /// As [`check`], for every value.
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn check_all(analysis: &Analysis<'_>, target: &Target<'_>) -> Result<(), Refusal> {
-    refuse(analysis, target, Detail::Whole)
+pub(super) fn check_all<N: Narrow>(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+) -> Result<(), Refusal> {
+    refuse::<N>(analysis, target, Detail::Whole)
 }
 
-fn refuse(analysis: &Analysis<'_>, target: &Target<'_>, detail: Detail) -> Result<(), Refusal> {
-    if target.precision == Precision::F32 {
-        return Err(not_wide());
+fn refuse<N: Narrow>(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+    detail: Detail,
+) -> Result<(), Refusal> {
+    if target.precision != N::OF {
+        return Err(not_wide::<N>());
     }
     if analysis.values().is_none() {
         return Err(Refusal::new("values are unknown"));
     }
-    match analysis.first_lost(target.stored, detail) {
+    let rounded = may_round::<N>(target);
+    match analysis.first_lost::<N>(rounded, detail) {
         Some(k) => {
             let row_ptr = analysis.pattern().row_ptr();
-            Err(lost_in(row_of(row_ptr, k), target.stored))
+            Err(lost_in::<N>(row_of(row_ptr, k), rounded))
         }
         None => Ok(()),
     }
 }
 
 /// Adds the search for values that are not held to the work of a conversion.
-pub(super) fn checked(analysis: &Analysis<'_>, work: Work) -> Work {
-    let searched = (analysis.pattern().nnz() * Precision::F64.bytes()) as u64;
+pub(super) fn checked<N: Narrow>(analysis: &Analysis<'_>, work: Work) -> Work {
+    let searched = (analysis.pattern().nnz() * N::OF.bytes()) as u64;
     Work { convert_bytes: work.convert_bytes + searched, ..work }
 }
 
@@ -186,50 +324,99 @@ pub(super) fn row_of(row_ptr: &[usize], k: usize) -> usize {
 }
 
 probes! {
-    /// The first entry whose value is not held, by the storage that is allowed.
-    FirstLost(StoredValues) -> Option<usize>;
+    /// The first entry whose value is not held in this storage, by whether it may be rounded.
+    FirstLost(StoredValues, bool) -> Option<usize>;
     /// The first one in a sample of the entries.
-    FirstLostSampled(StoredValues) -> Option<usize>;
+    FirstLostSampled(StoredValues, bool) -> Option<usize>;
 }
 
 impl Analysis<'_> {
-    /// Tells whether f32 holds some value only rounded; for a large matrix whose analysis serves
+    /// Tells whether this storage holds some value only rounded; for a large matrix whose analysis serves
     /// estimates, among a sample of the values.
-    pub(crate) fn would_round(&self) -> bool {
-        self.first_lost(StoredValues::Exact, self.detail()).is_some()
+    pub(crate) fn would_round(&self, stores: StoredValues) -> bool {
+        !self.holds(stores, false)
     }
 
-    /// The first entry whose value f32 does not hold, if any. One pass over the values, which stops
-    /// early where there is one; kept.
-    pub(crate) fn first_lost(&self, allowed: StoredValues, detail: Detail) -> Option<usize> {
-        let ValuesOf::F64(values) = self.values()? else { return None };
+    /// Tells whether the storage in fewer bits that the target may use holds all values, as
+    /// [`Analysis::would_round`] looks for them; true if it may use none.
+    pub(crate) fn holds_narrowed(&self, target: &Target<'_>) -> bool {
+        let stores = target.narrower().unwrap_or_default();
+        self.holds(stores, target.stored == stores)
+    }
+
+    fn holds(&self, stores: StoredValues, rounded: bool) -> bool {
+        let lost = match stores {
+            StoredValues::Exact => None,
+            StoredValues::F32 => self.first_lost::<f32>(rounded, self.detail()),
+            StoredValues::F16 => self.first_lost::<f16>(rounded, self.detail()),
+            StoredValues::BF16 => self.first_lost::<bf16>(rounded, self.detail()),
+        };
+        lost.is_none()
+    }
+
+    /// The first entry whose value `N` does not hold, if any; none for a matrix of another precision. One
+    /// pass over the values, which stops early where there is one; kept.
+    pub(crate) fn first_lost<N: Narrow>(&self, rounded: bool, detail: Detail) -> Option<usize> {
+        match (self.values()?, N::OF) {
+            (ValuesOf::F32(values), Precision::F32) => {
+                self.search::<N, f32>(values, rounded, detail)
+            }
+            (ValuesOf::F64(values), Precision::F64) => {
+                self.search::<N, f64>(values, rounded, detail)
+            }
+            _ => None,
+        }
+    }
+
+    fn search<N: Narrow, T: Scalar>(
+        &self,
+        values: &[T],
+        rounded: bool,
+        detail: Detail,
+    ) -> Option<usize> {
         let nnz = values.len();
-        let whole = || values.par_iter().position_first(|&value| !held(value, allowed));
+        let lost = |value: T| !held::<N>(value.to_f64(), rounded);
+        let whole = || values.par_iter().position_first(|&value| lost(value));
         let sampled = || {
             let [places, each] = SAMPLED;
             let entries = |place| {
                 let first = spread(place, places, nnz);
                 first..nnz.min(first + each)
             };
-            (0..places).flat_map(entries).find(|&k| !held(values[k], allowed))
+            (0..places).flat_map(entries).find(|&k| lost(values[k]))
         };
         match detail {
-            Detail::Whole => self.memo().get(FirstLost(allowed), whole),
-            Detail::Sampled => self.memo().get(FirstLostSampled(allowed), sampled),
+            Detail::Whole => self.memo().get(FirstLost(N::STORES, rounded), whole),
+            Detail::Sampled => self.memo().get(FirstLostSampled(N::STORES, rounded), sampled),
+        }
+    }
+}
+
+impl Target<'_> {
+    /// The storage in fewer bits that layouts of this target may use, if there is one.
+    pub(crate) fn narrower(&self) -> Option<StoredValues> {
+        match self.precision {
+            Precision::F64 => Some(StoredValues::F32),
+            Precision::F32 => {
+                Some(self.stored).filter(|stored| stored.rounds() == Some(self.precision))
+            }
         }
     }
 }
 
 impl Candidate {
-    /// Returns the candidate that this one is with values in f32, if it is such a candidate.
+    /// Returns the candidate that this one is with values in fewer bits, if it is such a candidate.
     pub(crate) fn widened(&self) -> Option<Candidate> {
         let format = super::find(self.format.narrows?).ok()?;
         Some(Candidate { format, params: self.params.clone() })
     }
 
-    /// Returns the candidate that is this one with values in f32, if there is such a candidate.
-    pub(crate) fn narrowed(&self) -> Option<Candidate> {
-        let format = FORMATS.iter().find(|format| format.narrows == Some(self.format.name))?;
+    /// Returns the candidate that is this one with values in this storage, if there is such a candidate.
+    pub(crate) fn narrowed(&self, stores: StoredValues) -> Option<Candidate> {
+        let is_of = |format: &&super::Format| {
+            format.narrows == Some(self.format.name) && format.stores == stores
+        };
+        let format = FORMATS.iter().find(is_of)?;
         let takes = |(name, value): (&str, Value)| {
             let own = format.params.iter().find(|param| param.name == name);
             own.is_some_and(|param| param.values.contains(&value))
@@ -238,16 +425,18 @@ impl Candidate {
         suits.then(|| Candidate { format, params: self.params.clone() })
     }
 
-    /// Tells whether this candidate stores f32 and the target has values in f32 already.
+    /// Tells whether this candidate stores values in a type that the target does not ask for: f32 where
+    /// values are in f32 already, f16 or bf16 without consent.
     pub(crate) fn is_needless(&self, target: &Target<'_>) -> bool {
-        self.format.narrows.is_some() && target.precision == Precision::F32
+        self.format.narrows.is_some() && target.narrower() != Some(self.format.stores)
     }
 
-    /// Returns the largest error of a stored value as a share of the value: 0, or 2^-24 if the
-    /// candidate stores values in f32 and the target allows it to round them.
+    /// Returns the largest error of a stored value as a share of the value: 0, or 2^-24 (f32), 2^-11 (f16)
+    /// or 2^-8 (bf16) if the candidate stores values in that type and the target allows it to round them.
     pub fn rounding(&self, target: &Target<'_>) -> f64 {
-        let rounds = self.format.narrows.is_some() && target.stored == StoredValues::F32;
-        if rounds && target.precision == Precision::F64 { ROUNDING } else { 0.0 }
+        let stores = self.format.stores;
+        let rounds = target.stored == stores && stores.rounds() == Some(target.precision);
+        if rounds { f64::from(stores.rounding_log2()).exp2() } else { 0.0 }
     }
 }
 
@@ -261,25 +450,34 @@ mod tests {
             [0.0, -0.0, 1.5, -3.0, f64::from(f32::MAX), f64::INFINITY, f64::NAN, 1.0e-30f32 as f64];
         let rounded = [0.1, 1.0 + f64::EPSILON, 1.0e38, -1.0e-37];
         let never = [1.0e39, f64::MAX, 1.0e-39, f64::from(f32::from_bits(1)), f64::MIN_POSITIVE];
-        for value in exact {
-            assert!(
-                held(value, StoredValues::Exact) && held(value, StoredValues::F32),
-                "{value:e}"
-            );
-        }
-        for value in rounded {
-            assert!(
-                !held(value, StoredValues::Exact) && held(value, StoredValues::F32),
-                "{value:e}"
-            );
-            let near: f64 = InF32::load(InF32::store(value));
-            assert!((near - value).abs() <= ROUNDING * value.abs(), "{value:e}");
-        }
-        for value in never {
-            assert!(
-                !held(value, StoredValues::Exact) && !held(value, StoredValues::F32),
-                "{value:e}"
-            );
+        holds::<f32>(&exact, &rounded, &never);
+    }
+
+    #[test]
+    fn what_16_bits_hold() {
+        let exact = [0.0, -0.0, 1.5, -3.0, f64::INFINITY, f64::NAN, 0.5f64.powi(14)];
+        let tiny = f64::from(f32::from_bits(1));
+        holds::<f16>(
+            &[&exact[..], &[65504.0, 2047.0]].concat(),
+            &[0.1, 2049.0, 65503.0, -6.2e-5],
+            &[65520.0, 1.0e38, 6.0e-5, tiny],
+        );
+        holds::<bf16>(
+            &[&exact[..], &[65280.0, 255.0]].concat(),
+            &[0.1, 257.0, 65503.0, -6.2e-5, 1.0e38, 1.0e-37],
+            &[f64::from(f32::MAX), 1.0e-39, tiny],
+        );
+    }
+
+    fn holds<N: Narrow>(exact: &[f64], rounded: &[f64], never: &[f64]) {
+        let both = |value: f64| [false, true].map(|rounded| held::<N>(value, rounded));
+        exact.iter().for_each(|&value| assert_eq!(both(value), [true, true], "{value:e}"));
+        never.iter().for_each(|&value| assert_eq!(both(value), [false, false], "{value:e}"));
+        let rounding = f64::from(N::STORES.rounding_log2()).exp2();
+        for &value in rounded {
+            assert_eq!(both(value), [false, true], "{value:e}");
+            let near: f64 = In::<N>::load(In::<N>::store(value));
+            assert!((near - value).abs() <= rounding * value.abs(), "{value:e}");
         }
     }
 
@@ -291,8 +489,9 @@ mod tests {
         let mut count = 0;
         for (narrow, wide) in pairs {
             assert!(narrow.format.by_values && wide.format.narrows.is_none(), "{narrow}");
+            assert!(narrow.format.stores.rounds().is_some(), "{narrow}");
             assert_eq!(wide.to_string().parse::<Candidate>().expect("it exists"), wide);
-            assert_eq!(wide.narrowed(), Some(narrow));
+            assert_eq!(wide.narrowed(narrow.format.stores), Some(narrow));
             count += 1;
         }
         assert!(count > 0);
@@ -312,9 +511,9 @@ mod tests {
         let entries = entries.enumerate().map(|(k, (i, j))| (i, j, far(k)));
         let csr = crate::Csr::<f64>::from_triplets(n, n, entries).expect("indices are in range");
         let analysis = Analysis::of(&csr);
-        let lost = analysis.first_lost(StoredValues::Exact, Detail::Whole).expect("0.1 is lost");
+        let lost = analysis.first_lost::<f32>(false, Detail::Whole).expect("0.1 is lost");
         assert_eq!((csr.values()[lost], row_of(csr.row_ptr(), lost)), (0.1, unseen / 3));
-        assert_eq!(analysis.first_lost(StoredValues::Exact, Detail::Sampled), None);
-        assert_eq!(analysis.first_lost(StoredValues::F32, Detail::Whole), None);
+        assert_eq!(analysis.first_lost::<f32>(false, Detail::Sampled), None);
+        assert_eq!(analysis.first_lost::<f32>(true, Detail::Whole), None);
     }
 }

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
-use crate::scalar::{Precision, Scalar};
+use crate::scalar::Scalar;
 
 /// The parameter that chooses the width of column indices.
 pub(super) const COL: Param = Param {
@@ -201,8 +201,8 @@ pub(super) fn convert_with<T: Scalar, K: Keep>(
     SlicedLayout::new(csr, analysis, target, (sort, width(params)), shape, keep)
 }
 
-/// Converts on a GPU, for the kernels of `image`. Values are stored in f32 where `search` looks for
-/// those that f32 does not hold.
+/// Converts on a GPU, for the kernels of `image`. Values are stored in fewer bits where `search` looks
+/// for those that these do not hold.
 pub(super) fn build_with(
     converter: &mut dyn GpuConverter,
     params: &Params,
@@ -216,13 +216,13 @@ pub(super) fn build_with(
     search.iter().try_for_each(|search| search.end(converter))?;
     let hacks = hacks?;
     let hacks::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
-    let stored = if search.is_some() { Precision::F32 } else { target.precision };
-    let bytes = [starts.total * bits / 8, starts.total * stored.bytes() as u64];
+    let value_bytes = search.as_ref().map_or(target.precision.bytes() as u64, Search::bytes);
+    let bytes = [starts.total * bits / 8, starts.total * value_bytes];
     target.check_bytes(bytes.iter().sum())?;
     let [columns, values] = convert::arrays(converter, bytes)?;
     let slots = hacks.slots(columns, values);
-    let update = match search {
-        Some(_) => slots.fill_narrowed(converter, rows)?,
+    let update = match &search {
+        Some(search) => slots.fill_narrowed(converter, rows, search)?,
         None => slots.fill(converter, rows, target)?,
     };
     let check = search.map(|search| search.check(converter)).transpose()?;

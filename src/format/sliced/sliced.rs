@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::gpu::launch::{Arrays, NULL};
 use super::many::{self, BlockProduct, XBlock, YBlock};
-use super::narrow::{self, AsGiven, Keep};
+use super::narrow::{self, AsGiven, Keep, StoredValue};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::analysis::{Analysis, Sort};

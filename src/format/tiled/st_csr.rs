@@ -20,7 +20,7 @@
 //! a single product, since tiles must be sorted.
 
 use super::gpu::launch::Arrays;
-use super::narrow::{self, AsGiven, Keep};
+use super::narrow::{self, AsGiven, Keep, StoredValue};
 use super::sorted_tiles::gpu::TilePlan;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, TILE, WARP};
 use super::{

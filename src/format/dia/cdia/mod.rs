@@ -56,6 +56,7 @@ impl Storage for CdiaFormat {
         for a diagonal of a hack";
     const SUITS: &'static str = "stencils with constant coefficients; bad for all else";
     const BY_VALUES: bool = true;
+    const HOST_VERSION: u32 = 2;
     type Layout<T: Scalar> = ConstantDiagonals<T>;
 
     fn work(
@@ -272,33 +273,24 @@ impl<T: Scalar> ConstantDiagonals<T> {
 impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         par::over_parts(&self.parts, y, &|part, y| {
-            for first in part.clone().step_by(WARP) {
+            let mut sums = [[T::ZERO; WARP]; WORDS];
+            let mut first = part.start;
+            while first < part.end {
                 // Parts begin at multiples of 32 rows.
                 let (h, word) = (first / HACK, first % HACK / WARP);
-                let mut sums = [T::ZERO; WARP];
+                let end = part.end.min((h + 1) * HACK);
+                let sums = &mut sums[..(end - first).div_ceil(WARP)];
+                sums.fill([T::ZERO; WARP]);
                 for p in self.ptr.get(h)..self.ptr.get(h + 1) {
-                    let (value, bits) = (self.values[p], self.rows[p * WORDS + word]);
+                    let words = &self.rows[p * WORDS + word..][..sums.len()];
                     let column = first as i64 + i64::from(self.offsets[p]);
-                    let inside = usize::try_from(column).ok().and_then(|c| x.get(c..c + WARP));
-                    match inside {
-                        Some(x) if bits == u32::MAX => {
-                            for (sum, &x) in sums.iter_mut().zip(x) {
-                                *sum += value * x;
-                            }
-                        }
-                        _ => {
-                            for (r, sum) in sums.iter_mut().enumerate() {
-                                if bits >> r & 1 == 1 {
-                                    *sum += value * x[(column + r as i64) as usize];
-                                }
-                            }
-                        }
-                    }
+                    add_piece(self.values[p], words, x, column, sums);
                 }
-                let y = &mut y[first - part.start..part.end.min(first + WARP) - part.start];
-                for (y, &sum) in y.iter_mut().zip(&sums) {
+                let y = &mut y[first - part.start..end - part.start];
+                for (y, &sum) in y.iter_mut().zip(sums.as_flattened()) {
                     store(y, alpha, sum, beta);
                 }
+                first = end;
             }
         });
     }
@@ -349,5 +341,36 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
         arrays.number("hack", "rows of a hack", HACK);
         let launch = product(self.nrows, starts, offsets, values, rows, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+/// Adds `value` times elements of x to sums of rows, from `column` for the first row on, where a bit of
+/// `words` is set; 32 rows for each word.
+fn add_piece<T: Scalar>(value: T, words: &[u32], x: &[T], column: i64, sums: &mut [[T; WARP]]) {
+    for (k, (sums, &bits)) in sums.iter_mut().zip(words).enumerate() {
+        let column = column + (k * WARP) as i64;
+        let inside = usize::try_from(column).ok().and_then(|c| x.get(c..)?.first_chunk::<WARP>());
+        match inside {
+            _ if bits == 0 => {}
+            Some(x) if bits == u32::MAX => {
+                for (sum, &x) in sums.iter_mut().zip(x) {
+                    *sum += value * x;
+                }
+            }
+            // Elements without an entry may not be finite, so sums are selected, not products.
+            Some(x) => {
+                for (r, (sum, &x)) in sums.iter_mut().zip(x).enumerate() {
+                    let with = *sum + value * x;
+                    *sum = if bits & 1 << r == 0 { *sum } else { with };
+                }
+            }
+            None => {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    if bits & 1 << r != 0 {
+                        *sum += value * x[(column + r as i64) as usize];
+                    }
+                }
+            }
+        }
     }
 }

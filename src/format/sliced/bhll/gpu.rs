@@ -5,7 +5,7 @@ use crate::analysis::Sort;
 use crate::format::gpu::convert::{self, SliceOffsets};
 use crate::format::gpu::launch::NULL;
 use crate::format::gpu::small::{FoundHacks, HackShape, SmallHacks, is_small};
-use crate::format::narrow::gpu::{NARROWED, Search};
+use crate::format::narrow::gpu::Search;
 use crate::format::row_order::WARP;
 use crate::format::sliced::{SliceProduct, check_span};
 use crate::format::{
@@ -49,8 +49,8 @@ pub(in crate::format) fn several(
 /// Lanes that share a block row in products with 8 packed vectors.
 const PARTS: u64 = shared("BHLL_PARTS");
 
-/// Converts on a GPU: see [`super::Storage::build`]. With `search`, values are stored in f32 once it has
-/// found that f32 holds them.
+/// Converts on a GPU: see [`super::Storage::build`]. With `search`, values are stored in fewer bits
+/// once it has found that these hold them.
 pub(in crate::format) fn build(
     converter: &mut dyn GpuConverter,
     params: &Params,
@@ -72,13 +72,16 @@ pub(in crate::format) fn build(
     let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
     check_span(widest)?;
     let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
-    let value_bytes = search.as_ref().map_or(target.precision, |_| Precision::F32).bytes() as u64;
+    let value_bytes = search.as_ref().map_or(target.precision.bytes() as u64, Search::bytes);
     let bytes = [slots * column_bytes, entries * value_bytes];
     target.check_bytes(bytes.iter().sum())?;
     let [columns, values] = convert::arrays(converter, bytes)?;
     let stem = format!("fill_blocks_b{b}_c{bits}");
-    let (fills, kernel) = match search {
-        Some(_) => ("convert_bhll_f32", format!("{stem}_{NARROWED}")),
+    let (fills, kernel) = match &search {
+        Some(search) => {
+            let image = search.image_of(["convert_bhll_f32", "convert_half_blocks"]);
+            (image, format!("{stem}_{}", search.type_name()))
+        }
         None => (CONVERT, format!("{stem}_{}", target.precision)),
     };
     let launch = |columns: Arg| {

@@ -11,7 +11,7 @@ use crate::csr::{Csr, CsrRef, accumulate};
 use crate::dense::{DenseMut, DenseRef};
 use crate::format::gpu::launch::{Arrays, NULL};
 use crate::format::many::{self, BlockProduct, XBlock, YBlock};
-use crate::format::narrow::{self, AsGiven, Keep};
+use crate::format::narrow::{self, AsGiven, Keep, StoredValue};
 use crate::format::row_order::Column;
 use crate::format::sliced::SliceProduct;
 use crate::format::{Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store};

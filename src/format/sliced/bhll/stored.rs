@@ -3,7 +3,7 @@
 use super::{BlockPlan, HACK};
 use crate::analysis::{Analysis, inverse};
 use crate::csr::CsrRef;
-use crate::format::narrow::Keep;
+use crate::format::narrow::{Keep, StoredValue};
 use crate::format::row_order::Column;
 use crate::format::sliced::check_spans;
 use crate::format::{Basis, Refusal, fill_marker};
@@ -82,7 +82,7 @@ impl StoredBlocks<'_> {
     ) -> Vec<K::Of<T>> {
         let mut values = vec![K::Of::<T>::ZERO; bounds[bounds.len() - 1]];
         par::for_each(&mut par::slices_mut(&mut values, bounds), 1, |h, values| {
-            values.fill(fill_marker::fill());
+            values.fill(K::store::<T>(fill_marker::fill()));
             for (l, block_row) in self.lanes(h) {
                 let block_columns = self.blocks.pattern().row(block_row);
                 for p in 0..b.min(csr.nrows() - block_row * b) {

@@ -1,0 +1,13 @@
+// y = alpha A x + beta y with A stored by diagonals in hacks of `hack` rows, values stored in f16, and
+// vectors and sums in f32 (src/format/dia/hdia_narrow.rs).
+#include "diagonals_narrow.cuh"
+#include "halves.cuh"
+
+__device__ __forceinline__ Pack<F16> load(const F16* p) {
+    const ushort2 v = __ldcs(reinterpret_cast<const ushort2*>(p));
+    Pack<F16> pack;
+    pack.at[0].bits = v.x, pack.at[1].bits = v.y;
+    return pack;
+}
+
+DIAGONALS(hdia_f16, f32, float, F16)

@@ -1,0 +1,6 @@
+// y = alpha A x + beta y with A in tiles of CSR rows whose entries are sorted by column, values stored
+// in f16, and vectors and sums in f32 (src/format/tiled/st_csr_narrow.rs).
+#include "halves_sorted.cuh"
+#include "sorted_narrow.cuh"
+
+TILES(st_csr_f16, f32, float, F16)
