@@ -8,6 +8,7 @@ pub(crate) mod memo;
 mod row_lengths;
 pub(crate) mod sampling;
 mod steps;
+mod tile_columns;
 mod x_sectors;
 
 use std::ops::Range;
@@ -29,7 +30,7 @@ pub(crate) use row_lengths::longest_first;
 #[cfg(test)]
 pub(crate) use sampling::WHOLE;
 pub(crate) use sampling::{Detail, EachPrecision, Sample, over_all, spread};
-pub(crate) use x_sectors::{REACH, REACH_OF};
+pub(crate) use tile_columns::{REACH, REACH_OF};
 
 /// The order of rows before they are cut into slices.
 ///
@@ -315,8 +316,11 @@ impl<'a> Analysis<'a> {
             match new {
                 None => columns.first().copied().zip(columns.last().copied()),
                 Some(new) => {
-                    let new = columns.iter().map(|&old| [new[old as usize]; 2]);
-                    new.reduce(|[a, b], [c, d]| [a.min(c), b.max(d)]).map(<(u32, u32)>::from)
+                    let ends = columns.iter().fold((u32::MAX, 0), |(first, last), &old| {
+                        let column = new[old as usize];
+                        (column.min(first), column.max(last))
+                    });
+                    (!columns.is_empty()).then_some(ends)
                 }
             }
         };

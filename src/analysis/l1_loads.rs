@@ -1,6 +1,7 @@
 //! Simulation of a GPU's L1 caches: the x sectors that they load when one processor works on rows
 //! that are far apart.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::sampling::{Sample, sums};
@@ -33,6 +34,8 @@ pub(super) struct L1Caches {
 probes! {
     /// Loaded sectors per nonzero, by threads per row (`None`: entry by entry).
     LoadsANonzero(Option<usize>, L1Caches) -> f64;
+    /// Whether these caches keep all sectors of x.
+    KeepsAll(L1Caches) -> bool;
     /// Simulated caches that hold this number of sectors and are not in use.
     IdleCaches(usize) -> Arc<Mutex<Vec<L1Sim>>>;
 }
@@ -99,21 +102,80 @@ impl Analysis<'_> {
         // Empty rows cost time, too.
         let affordable = MOST_ENTRIES as u128 * sets as u128 / nnz.max(nrows / 4) as u128;
         let sample = Sample { groups: sets, sampled: sets.min((affordable as usize).max(FEWEST)) };
-        let count = |cache: &mut L1Sim, set: usize| {
+        let blocks_of_set = |at: usize| {
+            let set = sample.pick(at);
             let first = set / processors * processors * BLOCKS + set % processors;
-            let blocks_of_set = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
-            cache.empty();
-            let lists = blocks_of_set.flat_map(|block| self.lists(threads, block)).collect();
-            let step = threads.unwrap_or(BLOCK);
-            let visited = walk_side_by_side(lists, step, |c| cache.request(c >> near.sector_bits));
-            [cache.loads(), visited]
+            (0..BLOCKS).map(move |i| first + i * processors).filter(move |&b| b < blocks)
         };
+        let entries_of = |at| blocks_of_set(at).map(|block| self.entries_of(threads, block));
+        let all_visited = || {
+            let visited = |at| entries_of(at).map(|entries| entries.len()).sum::<usize>();
+            (0..sample.sampled).all(|at| visited(at) <= MOST_ENTRIES)
+        };
+        let [loads, visited] = if self.keeps_all(near) && all_visited() {
+            // Every distinct sector is loaded once.
+            let places = || Distinct::of(self.pattern.ncols(), near.sector_bits);
+            sums(sample.sampled, 1, places, |distinct, at| {
+                distinct.count(entries_of(at).map(|entries| &self.pattern.col_idx()[entries]))
+            })
+        } else {
+            self.simulate(sample.sampled, near, |at, cache| {
+                let lists = blocks_of_set(at).flat_map(|block| self.lists(threads, block));
+                let step = threads.unwrap_or(BLOCK);
+                let request = |column| cache.request(column >> near.sector_bits);
+                walk_side_by_side(lists.collect(), step, request)
+            })
+        };
+        loads as f64 / visited.max(1) as f64
+    }
+
+    /// Tells whether these caches hold every sector of x at the same time, whatever the order of
+    /// requests: no three sectors share their two places.
+    fn keeps_all(&self, near: L1Caches) -> bool {
+        let sectors = self.pattern.ncols().div_ceil(1 << near.sector_bits);
+        let find = || {
+            let mut sharing = vec![0u8; places(near.room) / 2];
+            (0..sectors as u32).all(|sector| {
+                let sharing = &mut sharing[place_of(sector, places(near.room)) / 2];
+                *sharing += 1;
+                *sharing <= 2
+            })
+        };
+        sectors <= near.room && self.memo.get(KeepsAll(near), find)
+    }
+
+    /// Sums the loads of simulated caches and the entries that `walk` visits, over `sets` sets of
+    /// blocks.
+    fn simulate(
+        &self,
+        sets: usize,
+        near: L1Caches,
+        walk: impl Fn(usize, &mut L1Sim) -> u64 + Sync,
+    ) -> [u64; 2] {
         // Filling a new cache takes longer than simulating a small matrix.
         let idle = self.memo.get(IdleCaches(near.room), Arc::default);
         let cache = || Borrowed::of(&idle, near.room);
-        let count = |cache: &mut Borrowed<'_>, at: usize| count(&mut cache.cache, sample.pick(at));
-        let [loads, visited] = sums(sample.sampled, 1, cache, count);
-        loads as f64 / visited.max(1) as f64
+        sums(sets, 1, cache, |Borrowed { cache, .. }, at| {
+            cache.empty();
+            let visited = walk(at, cache);
+            [cache.loads(), visited]
+        })
+    }
+
+    /// Returns the entries that a block processes.
+    fn entries_of(&self, threads: Option<usize>, block: usize) -> Range<usize> {
+        let nrows = self.pattern.nrows();
+        match threads {
+            Some(threads) => {
+                let rows = (BLOCK / threads).max(1);
+                let row_ptr = self.pattern.row_ptr();
+                row_ptr[block * rows]..row_ptr[((block + 1) * rows).min(nrows)]
+            }
+            None => {
+                let end = self.pattern.nnz().min((block + 1) * ENTRIES_PER_BLOCK);
+                block * ENTRIES_PER_BLOCK..end
+            }
+        }
     }
 
     /// Returns the columns that the threads of a block walk side by side, one list per row.
@@ -125,14 +187,39 @@ impl Analysis<'_> {
                 let rows = block * rows..((block + 1) * rows).min(pattern.nrows());
                 rows.map(|row| pattern.row(row)).collect()
             }
-            None => {
-                let columns = pattern.col_idx();
-                vec![
-                    &columns[block * ENTRIES_PER_BLOCK
-                        ..columns.len().min((block + 1) * ENTRIES_PER_BLOCK)],
-                ]
-            }
+            None => vec![&pattern.col_idx()[self.entries_of(threads, block)]],
         }
+    }
+}
+
+/// Counts the distinct sectors of several sets of columns.
+struct Distinct {
+    /// The last set that has each sector.
+    last: Vec<u32>,
+    sector_bits: u32,
+    /// Number of sets so far.
+    sets: u32,
+}
+
+impl Distinct {
+    fn of(ncols: usize, sector_bits: u32) -> Self {
+        Distinct { last: vec![0; ncols.div_ceil(1 << sector_bits)], sector_bits, sets: 0 }
+    }
+
+    /// Counts the distinct sectors of the next set, and its columns.
+    fn count<'a>(&mut self, columns: impl Iterator<Item = &'a [u32]>) -> [u64; 2] {
+        self.sets += 1;
+        let (set, last) = (self.sets, self.last.as_mut_slice());
+        let (mut distinct, mut visited) = (0u32, 0);
+        for columns in columns {
+            for column in columns {
+                let last = &mut last[(column >> self.sector_bits) as usize];
+                distinct += u32::from(*last != set);
+                *last = set;
+            }
+            visited += columns.len() as u64;
+        }
+        [u64::from(distinct), visited]
     }
 }
 
@@ -195,11 +282,21 @@ impl Drop for Borrowed<'_> {
     }
 }
 
+/// Returns the number of places for `room` sectors: with eight times as many, few places hold a sector
+/// that is still cached.
+fn places(room: usize) -> usize {
+    (8 * room).next_power_of_two()
+}
+
+/// Returns the first of the two places of a sector among `places`, a power of two.
+fn place_of(sector: u32, places: usize) -> usize {
+    let mixed = u64::from(sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    mixed as usize & (places - 1) & !1
+}
+
 impl L1Sim {
     fn new(room: usize) -> Self {
-        // With eight times as many places as sectors in the cache, few places hold a sector that is
-        // still cached.
-        let places = vec![(u32::MAX, 0); (8 * room).next_power_of_two()];
+        let places = vec![(u32::MAX, 0); places(room)];
         L1Sim { room: room as u32, places, now: room as u32, start: room as u32, last: u32::MAX }
     }
 
@@ -214,11 +311,13 @@ impl L1Sim {
         if std::mem::replace(&mut self.last, sector) == sector {
             return;
         }
-        let mixed = u64::from(sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let at = mixed as usize & (self.places.len() - 1) & !1;
+        let at = place_of(sector, self.places.len());
+        let start = self.start;
         let pair = &mut self.places[at..at + 2];
-        let found = pair.iter().position(|&(other, _)| other == sector);
-        let place = &mut pair[found.unwrap_or(usize::from(pair[1].1 < pair[0].1))];
+        // Places whose time is not after the start are empty.
+        let found = pair.iter().position(|&(other, time)| other == sector && time > start);
+        let older = || usize::from(pair[1].1.max(start) < pair[0].1.max(start));
+        let place = &mut pair[found.unwrap_or_else(older)];
         if found.is_none() || self.now - place.1 >= self.room {
             self.now += 1;
         }
@@ -255,6 +354,49 @@ mod tests {
         cache.empty();
         cache.request(3);
         assert_eq!(cache.loads(), 1);
+    }
+
+    #[test]
+    fn a_used_cache_behaves_as_a_new_one() {
+        for room in [1, 4, 16] {
+            let mut used = L1Sim::new(room);
+            let places = used.places.len();
+            // Sectors that share their two places.
+            let sharing: Vec<u32> =
+                (0..).filter(|&sector| place_of(sector, places) == 0).take(5).collect();
+            for seed in 0..40 {
+                let random = |i: u64| sharing[crate::check::mix(1000 * seed + i) as usize % 5];
+                let stream: Vec<u32> = (0..200).map(random).collect();
+                let loads = |cache: &mut L1Sim| -> Vec<u64> {
+                    cache.empty();
+                    let load = |&sector: &u32| {
+                        cache.request(sector);
+                        cache.loads()
+                    };
+                    stream.iter().map(load).collect()
+                };
+                assert_eq!(loads(&mut used), loads(&mut L1Sim::new(room)), "room {room}, {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn caches_that_keep_all_sectors_load_each_of_them_once() {
+        for (class, rows) in [("heat", 3000), ("circuit", 20_000), ("rmat", 3000), ("p2", 500)] {
+            let csr = generate::by_name(class, rows, 1).expect("a class");
+            let analysis = Analysis::of(&csr);
+            for (processors, room, sector_bits) in [(132, 8192, 2), (3, 5000, 3), (500, 8192, 3)] {
+                let near = L1Caches { processors, room, sector_bits };
+                assert!(analysis.keeps_all(near), "{class}");
+                for threads in [Some(1), Some(4), Some(32), None] {
+                    let counted = analysis.loads_a_nonzero(threads, near);
+                    let simulated = Analysis::of(&csr);
+                    simulated.memo.get(KeepsAll(near), || false);
+                    let expected = simulated.loads_a_nonzero(threads, near);
+                    assert_eq!(counted, expected, "{class}, {threads:?}, {near:?}");
+                }
+            }
+        }
     }
 
     #[test]

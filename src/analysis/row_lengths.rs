@@ -68,6 +68,20 @@ impl Analysis<'_> {
         })
     }
 
+    /// Returns a plainer order of rows whose slices of `rows` rows hold the same rows, or `sort` if
+    /// there is none.
+    pub(crate) fn plainer_order(&self, sort: Sort, rows: usize) -> Sort {
+        let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
+        let falls = |lengths: &[u32]| lengths.is_sorted_by(|a, b| a >= b);
+        match sort {
+            Sort::Window(window) if window > 0 && rows.is_multiple_of(window) => Sort::None,
+            Sort::Window(window) if lengths.chunks(window.max(1)).all(falls) => Sort::None,
+            Sort::Window(window) if window >= nrows => Sort::All,
+            Sort::All if falls(lengths) => Sort::None,
+            _ => sort,
+        }
+    }
+
     /// Returns the row lengths in `sort` order; kept.
     pub(crate) fn sorted_lengths(&self, sort: Sort) -> SharedLengths {
         self.memo.get(SortedLengths(sort), || {
@@ -307,6 +321,23 @@ mod tests {
         assert_eq!(analysis.n_waits(4, 2, 4), 2 + 1);
         // One row per warp: even an empty row waits once.
         assert_eq!(analysis.n_waits(4, 4, 1), 1 + 3 + 1 + 2);
+    }
+
+    #[test]
+    fn a_plainer_order_has_the_same_slices() {
+        // Rows of 2, 1, 3 and 3 entries.
+        let columns = vec![0, 1, 0, 0, 1, 2, 0, 1, 2];
+        let csr = Csr::new(4, 3, vec![0, 2, 3, 6, 9], columns, vec![1.0; 9]).expect("valid");
+        let analysis = Analysis::of(&csr);
+        let plainer = |sort| analysis.plainer_order(sort, 4);
+        assert_eq!(plainer(Sort::Window(2)), Sort::None, "windows lie within slices");
+        assert_eq!(analysis.plainer_order(Sort::Window(2), 1), Sort::None, "windows fall already");
+        assert_eq!(analysis.plainer_order(Sort::Window(3), 1), Sort::Window(3));
+        assert_eq!(plainer(Sort::Window(8)), Sort::All);
+        assert_eq!(
+            [Sort::None, Sort::All, Sort::Rcm].map(plainer),
+            [Sort::None, Sort::All, Sort::Rcm]
+        );
     }
 
     #[test]

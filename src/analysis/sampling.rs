@@ -338,7 +338,13 @@ pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
 /// element, which may be exceptional, is avoided. If `sampled` is `n`, each of `0..n` is returned
 /// once.
 pub(crate) fn spread(at: usize, sampled: usize, n: usize) -> usize {
-    let start = |at: usize| (at as u128 * n as u128 / sampled as u128) as usize;
+    if sampled == n {
+        return at;
+    }
+    let start = |at: usize| match at.checked_mul(n) {
+        Some(product) => product / sampled,
+        None => (at as u128 * n as u128 / sampled as u128) as usize,
+    };
     let (first, end) = (start(at), start(at + 1));
     // Multiples of the golden ratio, in units of 2^-32.
     let share = (at as u32).wrapping_add(1).wrapping_mul(0x9e37_79b9);

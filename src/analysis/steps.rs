@@ -1,12 +1,58 @@
 //! Distinct sectors of x in the steps of warps, and columns in rising order.
 
 use super::sampling::PER_SECTOR;
-
-/// Places of the table of [`Steps`].
-const PLACES: usize = 128;
+use crate::scalar::Precision;
 
 /// Counts the distinct sectors of x that each of several steps requests.
-pub(super) struct Steps {
+pub(super) enum Steps {
+    Stamped(StampedSteps),
+    Hashed(Box<HashedSteps>),
+}
+
+impl Steps {
+    /// Creates a counter for many steps of a walk over a pattern with `ncols` columns, of one precision
+    /// if that [suits](StampedSteps::suit) the pattern.
+    pub fn of(ncols: usize, only: Option<Precision>) -> Self {
+        match only {
+            Some(precision) => Steps::Stamped(StampedSteps::of(ncols, precision)),
+            None => Steps::few(),
+        }
+    }
+
+    /// Creates a counter for few steps.
+    pub fn few() -> Self {
+        Steps::Hashed(Box::default())
+    }
+
+    /// Adds a step that requests these at most 32 columns.
+    #[inline(always)]
+    pub fn add(&mut self, columns: impl Iterator<Item = u32>) {
+        match self {
+            Steps::Stamped(steps) => steps.add(columns),
+            Steps::Hashed(steps) => steps.add(columns),
+        }
+    }
+
+    /// Returns the sectors in f32 and in f64, summed over all steps; 0 for a precision that is not
+    /// counted.
+    pub fn sectors(&self) -> [u64; 2] {
+        match self {
+            Steps::Stamped(StampedSteps { precision: Precision::F32, sectors, .. }) => {
+                [*sectors, 0]
+            }
+            Steps::Stamped(StampedSteps { precision: Precision::F64, sectors, .. }) => {
+                [0, *sectors]
+            }
+            Steps::Hashed(steps) => steps.sectors,
+        }
+    }
+}
+
+/// Places of the table of [`HashedSteps`].
+const PLACES: usize = 128;
+
+/// A counter with a small table, for an x of any size.
+pub(super) struct HashedSteps {
     /// Sectors of f32, each with the last step that requested it and the sectors of f64 that this step
     /// requested of it: `step << 31 | sector << 2 | halves`.
     places: [u64; PLACES],
@@ -15,19 +61,17 @@ pub(super) struct Steps {
     /// Sectors of f64 that the last step requested, in its order, without repetitions in a row; and a
     /// place beyond the last one.
     met: [u32; 33],
-    /// Sectors in f32 and in f64, summed over all steps.
-    pub sectors: [u64; 2],
+    sectors: [u64; 2],
 }
 
-impl Default for Steps {
+impl Default for HashedSteps {
     fn default() -> Self {
-        Steps { places: [0; PLACES], step: 0, met: [0; 33], sectors: [0; 2] }
+        HashedSteps { places: [0; PLACES], step: 0, met: [0; 33], sectors: [0; 2] }
     }
 }
 
-impl Steps {
-    /// Adds a step that requests these at most 32 columns.
-    pub fn add(&mut self, columns: impl Iterator<Item = u32>) {
+impl HashedSteps {
+    fn add(&mut self, columns: impl Iterator<Item = u32>) {
         // Neighbours are often in the same sector.
         let (mut len, mut last) = (0, u32::MAX);
         columns.for_each(|column| {
@@ -55,49 +99,73 @@ impl Steps {
     }
 }
 
+/// Maximum number of columns for which [`StampedSteps`] fits a cache.
+const MOST_COLUMNS: usize = 1 << 18;
+
+/// A counter with a place for each sector of one precision, for an x of at most [`MOST_COLUMNS`]
+/// elements.
+pub(super) struct StampedSteps {
+    precision: Precision,
+    /// The last step that requested each sector.
+    last: Vec<u32>,
+    /// Number of steps so far.
+    step: u32,
+    sectors: u64,
+}
+
+impl StampedSteps {
+    /// Tells whether its places are worth their memory for `ncols` columns with `nnz` entries.
+    pub fn suit(ncols: usize, nnz: usize) -> bool {
+        ncols <= MOST_COLUMNS.min(2 * nnz)
+    }
+
+    /// Creates places for `ncols` columns.
+    fn of(ncols: usize, precision: Precision) -> Self {
+        // A sector of f32 values covers two sectors of f64 values.
+        let last = vec![0; ncols / PER_SECTOR as usize + 1];
+        StampedSteps { precision, last, step: 0, sectors: 0 }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, columns: impl Iterator<Item = u32>) {
+        match self.precision {
+            Precision::F32 => self.add_with::<{ 2 * PER_SECTOR }>(columns),
+            Precision::F64 => self.add_with::<PER_SECTOR>(columns),
+        }
+    }
+
+    /// Adds a step that requests these columns, `EACH` of which share a sector.
+    #[inline(always)]
+    fn add_with<const EACH: u32>(&mut self, columns: impl Iterator<Item = u32>) {
+        self.step += 1;
+        let (step, last) = (self.step, self.last.as_mut_slice());
+        let mut met = 0u32;
+        columns.for_each(|column| {
+            let last = &mut last[(column / EACH) as usize];
+            met += u32::from(*last != step);
+            *last = step;
+        });
+        self.sectors += u64::from(met);
+    }
+}
+
 /// Counts the distinct sectors of x, in f32 and in f64, that contain these at most 32 columns.
 pub(super) fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
-    let mut steps = Steps::default();
+    let mut steps = HashedSteps::default();
     steps.add(columns);
     steps.sectors
 }
 
 /// As [`distinct`], for columns in rising order.
 pub(super) fn distinct_of_sorted(columns: &[u32]) -> [u64; 2] {
-    [2 * PER_SECTOR, PER_SECTOR].map(|columns_each| {
-        let changes =
-            columns.windows(2).filter(|two| two[0] / columns_each != two[1] / columns_each);
-        changes.count() as u64 + u64::from(!columns.is_empty())
-    })
-}
-
-/// Columns that are sorted by counting how often each occurs span at most this many times their
-/// number.
-const MOST_SPAN: usize = 8;
-
-/// Returns these columns in rising order.
-pub(super) fn sorted(columns: &[u32]) -> Vec<u32> {
-    let ends = columns.iter().fold((u32::MAX, 0), |(a, b), &column| (a.min(column), b.max(column)));
-    let (first, span) = (ends.0, ends.1.saturating_sub(ends.0) as usize + 1);
-    let mut sorted = columns.to_vec();
-    if span > MOST_SPAN * columns.len() {
-        sorted.sort_unstable();
-        return sorted;
+    let (mut sectors, mut last) = ([0; 2], u32::MAX);
+    for column in columns {
+        let sector = column / PER_SECTOR;
+        sectors[0] += u64::from(sector / 2 != last / 2);
+        sectors[1] += u64::from(sector != last);
+        last = sector;
     }
-    // `next[i + 1]`: first the number of columns `first + i`, then the place of the next one after them.
-    let mut next = vec![0u32; span + 1];
-    columns.iter().for_each(|&column| next[(column - first) as usize + 1] += 1);
-    let mut passed = 0;
-    for next in &mut next {
-        passed += *next;
-        *next = passed;
-    }
-    for &column in columns {
-        let next = &mut next[(column - first) as usize];
-        sorted[*next as usize] = column;
-        *next += 1;
-    }
-    sorted
+    sectors
 }
 
 #[cfg(test)]
@@ -119,32 +187,23 @@ mod tests {
 
     #[test]
     fn steps_count_apart_whatever_places_their_sectors_share() {
-        let mut steps = Steps::default();
-        for far in [1, 8, 1024, 8 * 128 * 129, 1 << 26] {
-            let columns = |i: u32| i.wrapping_mul(far);
-            let before = steps.sectors;
-            steps.add((0..32).map(columns));
-            let expected = [8, 4].map(|each| {
-                let met: BTreeSet<u32> = (0..32).map(|i| columns(i) / each).collect();
-                met.len() as u64
-            });
-            assert_eq!(
-                steps.sectors,
-                [before[0] + expected[0], before[1] + expected[1]],
-                "columns {far} apart"
-            );
+        let expected = |columns: &[u32]| {
+            [8, 4].map(|each| columns.iter().map(|c| c / each).collect::<BTreeSet<u32>>().len())
+        };
+        let mut hashed = Steps::few();
+        let mut stamped = Precision::ALL.map(|precision| Steps::of(1000, Some(precision)));
+        let mut sums = [[0; 2]; 2];
+        for far in [1, 3, 8, 1024, 8 * 128 * 129, 1 << 26] {
+            let columns: Vec<u32> = (0..32u32).map(|i| i.wrapping_mul(far)).collect();
+            hashed.add(columns.iter().copied());
+            let near: Vec<u32> = columns.iter().map(|c| c % 1000).collect();
+            stamped.iter_mut().for_each(|steps| steps.add(near.iter().copied()));
+            for (sum, columns) in sums.iter_mut().zip([&columns, &near]) {
+                let met = expected(columns);
+                *sum = [0, 1].map(|i| sum[i] + met[i] as u64);
+            }
+            let [[a, b], [c, d]] = [&stamped[0], &stamped[1]].map(|steps| steps.sectors());
+            assert_eq!([hashed.sectors(), [a + c, b + d]], sums, "columns {far} apart");
         }
-    }
-
-    #[test]
-    fn columns_are_sorted_however_far_apart_they_are() {
-        for most in [1, 10, 1000, u64::from(u32::MAX)] {
-            let random = |i: u64| (crate::check::mix(i) % most) as u32;
-            let columns: Vec<u32> = (0..100).map(random).collect();
-            let mut expected = columns.clone();
-            expected.sort_unstable();
-            assert_eq!(sorted(&columns), expected);
-        }
-        assert!(sorted(&[]).is_empty());
     }
 }

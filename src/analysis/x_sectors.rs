@@ -1,19 +1,18 @@
 //! Sectors of x that a product requests, for each order in which formats walk the entries.
 
 use super::row_lengths::longest_first;
-use super::sampling::{EachPrecision, SAMPLED_TILES, Sample};
-use super::steps::{Steps, distinct, distinct_of_sorted, sorted};
+use super::sampling::{EachPrecision, Sample, sums};
+use super::steps::{StampedSteps, Steps, distinct, distinct_of_sorted};
 use super::{Analysis, Detail, Sort, Walk, inverse, probes};
+use crate::csr::Pattern;
 use crate::par;
 use crate::scalar::Precision;
 
 probes! {
-    /// Sectors of x that a walk requests.
-    Sectors(Walk) -> EachPrecision;
+    /// Sectors of x that a walk requests, for this precision or for both.
+    Sectors(Walk, Option<Precision>) -> EachPrecision;
     /// Sectors of x per nonzero, from a few entries.
     QuickSectors() -> EachPrecision;
-    /// Sectors and column spans of sorted tiles of this many entries.
-    SortedSectors(usize) -> TileStatistics;
 }
 
 impl Analysis<'_> {
@@ -22,29 +21,39 @@ impl Analysis<'_> {
     /// [`SAMPLED_WARPS`](super::sampling::SAMPLED_WARPS) warps, evenly spread, and fewer if they hold
     /// more than [`SAMPLED_ENTRIES`](super::sampling::SAMPLED_ENTRIES) entries; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        self.sectors(walk).of(precision)
+        let suits = StampedSteps::suit(self.pattern.ncols(), self.pattern.nnz());
+        let alone = self.is_whole() && suits && !matches!(walk, Walk::Sorted { .. });
+        self.sectors_of(walk, alone.then_some(precision)).of(precision)
     }
 
     /// As [`Analysis::x_sectors`], for both precisions.
     pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
-        self.memo.get(Sectors(walk), || self.count_sectors(walk))
+        let of = |precision| self.x_sectors(walk, precision);
+        EachPrecision::new([of(Precision::F32), of(Precision::F64)])
     }
 
-    fn count_sectors(&self, walk: Walk) -> EachPrecision {
+    fn sectors_of(&self, walk: Walk, only: Option<Precision>) -> EachPrecision {
+        self.memo.get(Sectors(walk, only), || self.count_sectors(walk, only))
+    }
+
+    fn count_sectors(&self, walk: Walk, only: Option<Precision>) -> EachPrecision {
         let columns = self.pattern.col_idx();
         match walk {
-            Walk::Entries => self.sum(self.sample(columns.len().div_ceil(32)), |i| {
-                let step = &columns[32 * i..columns.len().min(32 * i + 32)];
-                RequestedSectors {
-                    sectors: distinct(step.iter().copied()),
-                    entries: step.len() as u64,
-                }
-            }),
+            Walk::Entries => {
+                let sample = self.sample(columns.len().div_ceil(32));
+                self.sum(sample, only, |warp, i| {
+                    let step = &columns[32 * i..columns.len().min(32 * i + 32)];
+                    warp.requested(|warp| {
+                        warp.steps.add(step.iter().copied());
+                        step.len() as u64
+                    })
+                })
+            }
             Walk::Sorted { tile } => self.sorted(tile).sectors,
             Walk::Rows { threads, sort } => match (self.detail, sort) {
                 (Detail::Sampled, Sort::Window(window)) => self.sectors_of_windows(threads, window),
                 (Detail::Sampled, Sort::All) => self.sectors_of_ranks(threads),
-                _ => self.sectors_of_rows(threads, sort),
+                _ => self.sectors_of_rows(threads, sort, only),
             },
         }
     }
@@ -77,62 +86,25 @@ impl Analysis<'_> {
         EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries))
     }
 
-    /// Returns a histogram of column spans in sorted tiles of `tile` entries: for b in 0..=32, the
-    /// number of groups of [`REACH_OF`] sorted entries whose widest span of [`REACH`] entries needs
-    /// b bits. Sampled as in [`Analysis::x_sectors`]; kept.
-    pub(crate) fn sorted_spans(&self, tile: usize) -> [u64; 33] {
-        self.sorted(tile).spans
-    }
-
-    fn sorted(&self, tile: usize) -> TileStatistics {
-        self.memo.get(SortedSectors(tile), || self.count_sorted(tile))
-    }
-
-    fn count_sorted(&self, size: usize) -> TileStatistics {
-        let columns = self.pattern.col_idx();
-        let groups = columns.len().div_ceil(size);
-        let most = match self.detail {
-            Detail::Whole => SAMPLED_TILES,
-            Detail::Sampled => SAMPLED_TILES * 512 / size,
-        };
-        let sample = Sample { groups, sampled: groups.min(most) };
-        let of_tile = |at: usize| {
-            let i = sample.pick(at);
-            let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
-            let sectors = tile.chunks(32).map(distinct_of_sorted).fold([0; 2], add);
-            let met = RequestedSectors { sectors, entries: tile.len() as u64 };
-            (met, spans(&tile, 0))
-        };
-        let sum = |a: SpanBits, b: SpanBits| std::array::from_fn(|i| a[i] + b[i]);
-        let none = || (RequestedSectors::default(), [0; 33]);
-        let (met, mut spans_met) =
-            par::reduce(sample.sampled, FEWEST_GROUPS, none, of_tile, |a, b| {
-                (a.0.with(b.0), sum(a.1, b.1))
-            });
-        if self.detail == Detail::Whole {
-            // Formats compute the size of their layout from these spans, so they must be exact.
-            let tiles = self.tiles(size);
-            let of_tile = |t: usize| {
-                let columns = &columns[tiles.entries[t]..tiles.entries[t + 1]];
-                spans(&sorted(columns), size / REACH_OF)
-            };
-            let count = tiles.entries.len() - 1;
-            spans_met = par::reduce(count, FEWEST_GROUPS, || [0; 33], of_tile, sum);
-        }
-        TileStatistics { sectors: self.of_all(sample, met), spans: spans_met }
-    }
-
-    fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
+    fn sectors_of_rows(
+        &self,
+        threads: usize,
+        sort: Sort,
+        only: Option<Precision>,
+    ) -> EachPrecision {
         let rows = (32 / threads).max(1);
+        let plainer = self.plainer_order(sort, rows);
+        if plainer != sort {
+            return self.sectors_of(Walk::Rows { threads, sort: plainer }, only);
+        }
         let order = (sort != Sort::None).then(|| self.order(sort));
         // Only this order moves columns: in the permuted basis, neighbours have near numbers.
         let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
-        let column = |c: u32| new.as_ref().map_or(c, |new| new[c as usize]);
         let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
         let nrows = self.pattern.nrows();
-        self.sum(self.sample(nrows.div_ceil(rows)), |warp| {
-            let lanes = warp * rows..((warp + 1) * rows).min(nrows);
-            self.sectors_of_warp(lanes.map(row), threads, column)
+        self.sum(self.sample(nrows.div_ceil(rows)), only, |warp, at| {
+            let rows = at * rows..((at + 1) * rows).min(nrows);
+            warp.walk(rows.map(row), threads, new.as_deref())
         })
     }
 
@@ -140,9 +112,7 @@ impl Analysis<'_> {
     fn sectors_of_windows(&self, threads: usize, window: usize) -> EachPrecision {
         let rows = (32 / threads).max(1);
         let warps = self.sample(self.pattern.nrows().div_ceil(rows)).sampled;
-        let of_warp = |lanes: &[u32]| {
-            self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
-        };
+        let of_warp = |rows: &[u32]| self.sectors_of_warp(rows, threads);
         let (windows, met) =
             self.over_windows(rows, warps, window, of_warp, RequestedSectors::with);
         self.of_all(windows, met)
@@ -184,7 +154,7 @@ impl Analysis<'_> {
         let lanes = self.rows_of_ranks(ranks);
         let of_warp = |warp: usize| {
             let lanes = &lanes[warp * rows..lanes.len().min((warp + 1) * rows)];
-            self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
+            self.sectors_of_warp(lanes, threads)
         };
         let warps = lanes.len().div_ceil(rows);
         let none = RequestedSectors::default;
@@ -222,50 +192,29 @@ impl Analysis<'_> {
         rows
     }
 
-    fn sectors_of_warp(
-        &self,
-        rows: impl Iterator<Item = usize>,
-        threads: usize,
-        column: impl Fn(u32) -> u32,
-    ) -> RequestedSectors {
-        let lanes = rows.map(|row| self.pattern.row(row)).filter(|row| !row.is_empty());
-        let mut lanes: Vec<&[u32]> = lanes.collect();
-        let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
-        let shortest = |lanes: &[&[u32]]| lanes.iter().map(|lane| lane.len()).min().unwrap_or(0);
-        let mut steps = Steps::default();
-        let (mut alone, mut from, mut least) = (0, 0, shortest(&lanes));
-        while !lanes.is_empty() {
-            if let ([lane], 1) = (lanes.as_slice(), threads) {
-                // A lane that is alone requests one sector per entry.
-                alone = (lane.len() - from) as u64;
-                break;
-            }
-            let to = from + threads;
-            match threads {
-                1 => steps.add(lanes.iter().map(|lane| column(lane[from]))),
-                _ => {
-                    let step = lanes.iter().flat_map(|lane| &lane[from..lane.len().min(to)]);
-                    steps.add(step.map(|&c| column(c)));
-                }
-            }
-            if least <= to {
-                lanes.retain(|lane| lane.len() > to);
-                least = shortest(&lanes);
-            }
-            from = to;
-        }
-        RequestedSectors { sectors: steps.sectors.map(|met| met + alone), entries }
+    fn sectors_of_warp(&self, rows: &[u32], threads: usize) -> RequestedSectors {
+        let mut warp = Warp { pattern: self.pattern, steps: Steps::few(), lanes: Vec::new() };
+        warp.walk(rows.iter().map(|&row| row as usize), threads, None)
     }
 
+    /// Sums `count(warp, group)` over a sample of groups.
     fn sum(
         &self,
         sample: Sample,
-        count: impl Fn(usize) -> RequestedSectors + Sync + Send,
+        only: Option<Precision>,
+        count: impl Fn(&mut Warp<'_>, usize) -> RequestedSectors + Sync,
     ) -> EachPrecision {
-        let none = RequestedSectors::default;
-        let count = |at: usize| count(sample.pick(at));
-        let met = par::reduce(sample.sampled, FEWEST_GROUPS, none, count, RequestedSectors::with);
-        self.of_all(sample, met)
+        let pattern = self.pattern;
+        let warp = || {
+            let steps = Steps::of(pattern.ncols(), only);
+            Warp { pattern, steps, lanes: Vec::new() }
+        };
+        let count = |warp: &mut Warp<'_>, at: usize| {
+            let RequestedSectors { sectors: [f32, f64], entries } = count(warp, sample.pick(at));
+            [f32, f64, entries]
+        };
+        let [f32, f64, entries] = sums(sample.sampled, FEWEST_GROUPS, warp, count);
+        self.of_all(sample, RequestedSectors { sectors: [f32, f64], entries })
     }
 
     fn of_all(&self, sample: Sample, met: RequestedSectors) -> EachPrecision {
@@ -294,32 +243,6 @@ impl Detail {
     }
 }
 
-/// Sectors and column spans of sorted tiles.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TileStatistics {
-    sectors: EachPrecision,
-    spans: SpanBits,
-}
-
-/// Histogram of column spans by the number of bits that they need.
-type SpanBits = [u64; 33];
-
-/// Computes the histogram of spans of these sorted columns; pads it with empty groups up to
-/// `fewest` groups of [`REACH_OF`] entries.
-fn spans(sorted: &[u32], fewest: usize) -> SpanBits {
-    let mut times = [0; 33];
-    for many in sorted.chunks(REACH_OF) {
-        let reach = many.chunks(REACH).map(|some| some[some.len() - 1] - some[0]).max();
-        times[(u32::BITS - reach.unwrap_or(0).leading_zeros()) as usize] += 1;
-    }
-    times[0] += fewest.saturating_sub(sorted.len().div_ceil(REACH_OF)) as u64;
-    times
-}
-
-/// Sorted entries whose columns share one base column, and sorted entries per group.
-pub(crate) const REACH: usize = 64;
-pub(crate) const REACH_OF: usize = 4 * REACH;
-
 /// Requested sectors of f32 and of f64, and the entries that requested them.
 #[derive(Clone, Copy, Default)]
 struct RequestedSectors {
@@ -333,6 +256,84 @@ impl RequestedSectors {
             sectors: add(self.sectors, other.sectors),
             entries: self.entries + other.entries,
         }
+    }
+}
+
+/// The walks of a warp.
+struct Warp<'a> {
+    pattern: Pattern<'a>,
+    steps: Steps,
+    /// Rows that have not ended; the memory is reused.
+    lanes: Vec<&'a [u32]>,
+}
+
+impl Warp<'_> {
+    /// Returns the sectors that `walk` requests, and the entries that it returns.
+    fn requested(&mut self, walk: impl FnOnce(&mut Self) -> u64) -> RequestedSectors {
+        let before = self.steps.sectors();
+        let entries = walk(self);
+        let after = self.steps.sectors();
+        RequestedSectors { sectors: [0, 1].map(|i| after[i] - before[i]), entries }
+    }
+
+    /// Walks these rows side by side, `threads` entries of each in a step; `new[old]` gives the new
+    /// number of each column, if they have any.
+    fn walk(
+        &mut self,
+        rows: impl Iterator<Item = usize>,
+        threads: usize,
+        new: Option<&[u32]>,
+    ) -> RequestedSectors {
+        let pattern = self.pattern;
+        self.lanes.clear();
+        self.lanes.extend(rows.map(|row| pattern.row(row)).filter(|row| !row.is_empty()));
+        let mut alone = [0; 2];
+        let mut met = self.requested(|warp| {
+            let entries = warp.lanes.iter().map(|lane| lane.len() as u64).sum();
+            alone = match new {
+                None => warp.step_together(threads, true, |c| c),
+                Some(new) => warp.step_together(threads, false, |c| new[c as usize]),
+            };
+            entries
+        });
+        met.sectors = add(met.sectors, alone);
+        met
+    }
+
+    /// Steps through the lanes; returns the sectors of the longest one after all others have ended,
+    /// where they can be counted without a table. `rising` tells whether the columns of a row rise.
+    fn step_together(
+        &mut self,
+        threads: usize,
+        rising: bool,
+        column: impl Fn(u32) -> u32,
+    ) -> [u64; 2] {
+        let (steps, lanes) = (&mut self.steps, &mut self.lanes);
+        let mut from = 0;
+        while let Some(least) = lanes.iter().map(|lane| lane.len()).min() {
+            match lanes.as_slice() {
+                // A step of one entry requests one sector.
+                [lane] if threads == 1 => return [(lane.len() - from) as u64; 2],
+                [lane] if rising => {
+                    let alone = lane[from..].chunks(threads).map(distinct_of_sorted);
+                    return alone.fold([0; 2], add);
+                }
+                _ => {}
+            }
+            while from < least {
+                let to = from + threads;
+                match threads {
+                    1 => steps.add(lanes.iter().map(|lane| column(lane[from]))),
+                    _ => {
+                        let step = lanes.iter().flat_map(|lane| &lane[from..lane.len().min(to)]);
+                        steps.add(step.map(|&c| column(c)));
+                    }
+                }
+                from = to;
+            }
+            lanes.retain(|lane| lane.len() > from);
+        }
+        [0; 2]
     }
 }
 

@@ -207,6 +207,11 @@ impl EhybPlan {
         let inside = |row: u32, piece: &Range<u32>| -> u32 {
             let columns = pattern.row(row as usize);
             let inside = match &place {
+                None if columns.first().is_none_or(|&first| first >= piece.start)
+                    && columns.last().is_none_or(|&last| last < piece.end) =>
+                {
+                    columns.len()
+                }
                 None => {
                     let before = |end: u32| columns.partition_point(|&column| column < end);
                     before(piece.end) - before(piece.start)

@@ -7,6 +7,9 @@ use super::super::triplets::Symmetry;
 use super::header::{EntryFormat, Field, MtxHeader};
 use crate::scalar::Scalar;
 
+/// Bytes of a short line of an entry.
+const SHORT_LINE: usize = 8;
+
 /// The parsed lines of one block. Line numbers count from 1 at the start of the block.
 pub(super) struct ParsedLines<T> {
     /// Row indices; `rows` and `cols` stay empty for arrays, `values` for patterns. Where both parts of
@@ -51,11 +54,26 @@ impl<T: Scalar> ParsedLines<T> {
         rows.clear();
         cols.clear();
         values.clear();
+        // Lines of one file resemble each other.
+        let line = text.iter().position(|&b| b == b'\n').unwrap_or(text.len());
+        let lines = text.len() / line.max(SHORT_LINE) + 1;
+        if header.layout == EntryFormat::Coordinate {
+            rows.reserve(lines);
+            cols.reserve(lines);
+        }
+        if header.field != Field::Pattern {
+            values.reserve(lines);
+        }
         *self = ParsedLines { rows, cols, values, ..ParsedLines::default() };
+        let plain = matches!(
+            (header.layout, header.field, header.symmetry),
+            (EntryFormat::Coordinate, Field::Real, Symmetry::General)
+        );
         let mut rest = text;
         while !rest.is_empty() {
             self.lines += 1;
-            match self.line(rest, header) {
+            let after = if plain { self.plain_line(rest, header) } else { None };
+            match after.or_else(|| self.line(rest, header)) {
                 Some(after) => rest = after,
                 None => {
                     let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
@@ -64,6 +82,28 @@ impl<T: Scalar> ParsedLines<T> {
                 }
             }
         }
+    }
+
+    /// Parses the line at the start of `text`, of a coordinate file of general real values, if it is
+    /// written as most are: short indices, each with one blank after it. Returns the text after it;
+    /// `None`, with nothing kept, if [`ParsedLines::line`] must parse it.
+    #[inline(always)]
+    fn plain_line<'a>(&mut self, text: &'a [u8], header: &MtxHeader) -> Option<&'a [u8]> {
+        let (row, rest) = few_digits(text)?;
+        let (col, rest) = few_digits(rest.strip_prefix(b" ")?)?;
+        let rest = rest.strip_prefix(b" ")?;
+        let (row, col) = (row.wrapping_sub(1), col.wrapping_sub(1));
+        let (value, len) = T::parse_prefix(rest)?;
+        let after = skip_blanks(rest.get(len..)?).strip_prefix(b"\n")?;
+        let within = row < header.nrows as u64 && col < header.ncols as u64;
+        if !within || !value.to_f64().is_finite() {
+            return None;
+        }
+        self.rows.push(row as u32);
+        self.cols.push(col as u32);
+        self.values.push(value);
+        self.entries += 1;
+        Some(after)
     }
 
     /// Parses the line at the start of `rest` and returns the text after it; `None` if it is
@@ -118,7 +158,9 @@ impl<T: Scalar> ParsedLines<T> {
                     return None;
                 }
                 self.values.push(value);
-                self.values.extend(imaginary);
+                if let Some(part) = imaginary {
+                    self.values.push(part);
+                }
                 skip_blanks(&rest[len..])
             }
         };
@@ -222,11 +264,33 @@ fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=19).contains(&len).then(|| (number, &text[len..]))
 }
 
+/// Parses a number of 1 to 7 digits at once, if at least 8 bytes are left; `None` for anything else.
+#[inline(always)]
+fn few_digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let bytes = u64::from_le_bytes(*text.first_chunk()?) ^ (EACH * u64::from(b'0'));
+    // The highest bit of each byte that is no digit; those above the first one do not matter.
+    let others = (bytes | bytes.wrapping_add(EACH * 0x76)) & (EACH * 0x80);
+    let len = others.trailing_zeros() as usize / 8;
+    if !(1..=7).contains(&len) {
+        return None;
+    }
+    // Zeros take the place of the missing first digits of 8; then neighbours are joined in pairs.
+    let digits = bytes << (64 - 8 * len);
+    let pairs = (10 * digits + (digits >> 8)) & (0x00ff * 0x0001_0001_0001_0001);
+    let fours = (100 * pairs + (pairs >> 16)) & (0xffff * 0x0000_0001_0000_0001);
+    let number = (10_000 * fours + (fours >> 32)) & 0xffff_ffff;
+    Some((number, &text[len..]))
+}
+
 /// Parses an index into a dimension of `size`; returns it counted from 0, with the text after it
 /// and its blanks.
 #[inline(always)]
 fn index(text: &[u8], size: usize) -> Option<(u32, &[u8])> {
-    let (number, rest) = digits(text)?;
+    let (number, rest) = match few_digits(text) {
+        Some(few) => few,
+        None => digits(text)?,
+    };
     let index = number.wrapping_sub(1);
     if index >= size as u64 {
         return None;

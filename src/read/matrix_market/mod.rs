@@ -56,6 +56,9 @@ const LINE_BYTES: usize = 1 << 19;
 /// Maximum number of blocks that one thread parses alone.
 const FEW_BLOCKS: usize = 4;
 
+/// Maximum number of entries for which memory is taken before they are read.
+const MOST_ROOM: u64 = 1 << 16;
+
 /// Blocks of a batch for each thread.
 const BLOCKS_EACH: usize = 16;
 
@@ -221,10 +224,13 @@ struct Entries<T> {
 
 impl<T: Scalar> Entries<T> {
     fn new(header: MtxHeader) -> Self {
-        let values = (header.field != Field::Pattern).then(Vec::new);
+        let room = header.entries.min(MOST_ROOM) as usize;
+        let of_places = if header.layout == EntryFormat::Coordinate { room } else { 0 };
+        let place = || Vec::with_capacity(of_places);
+        let values = (header.field != Field::Pattern).then(|| Vec::with_capacity(of_places));
         Entries {
             header,
-            triplets: Triplets { rows: Vec::new(), cols: Vec::new(), values },
+            triplets: Triplets { rows: place(), cols: place(), values },
             lines: header.lines,
             entries: 0,
             rounded: 0,

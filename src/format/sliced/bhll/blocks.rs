@@ -31,7 +31,7 @@ const WINDOW: usize = 512;
 const FEWEST_BLOCK_ROWS: usize = 32;
 
 /// Number of neighbouring blocks that are found at a time.
-const AT_ONCE: u64 = u64::BITS as u64;
+const AT_ONCE: u32 = u64::BITS;
 
 /// Minimum number of sampled windows, however many entries they have.
 const FEWEST_WINDOWS: usize = 8;
@@ -123,6 +123,11 @@ impl Analysis<'_> {
 
     fn find_fill(&self, b: usize) -> f64 {
         let sample = self.sample(self.pattern().nrows().div_ceil(b));
+        if sample.sampled == sample.groups {
+            // Formats need the blocks, too.
+            let blocks = self.blocks(b).pattern().nnz();
+            return fill(b, [self.pattern().nnz() as u64, blocks as u64]);
+        }
         let count = |rows: &mut Vec<_>, at: usize| {
             self.block_row(sample.pick(at) * b, b, rows);
             let entries = rows.iter().map(|row| row.len() as u64).sum();
@@ -152,30 +157,32 @@ impl<'a> Analysis<'a> {
 /// entry, in rising order. Columns must rise within each row. Consumes the rows.
 fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
     // `(x * inverse) >> 16` is `x / b` for all places among so many blocks.
-    let (b, inverse) = (b as u64, (1 << 16) / b as u64 + 1);
+    let (b, inverse) = (b as u32, (1 << 16) / b as u32 + 1);
     rows.retain(|row| !row.is_empty());
     while let Some(first) = rows.iter().map(|row| row[0]).min() {
-        let block = u64::from(first) / b;
-        let (start, end) = (block * b, (block + AT_ONCE) * b);
+        let block = first / b;
+        let (start, width) = (block * b, AT_ONCE * b);
         // One bit for each block from this one on.
         let mut met = 0u64;
         let mut ended = false;
         for row in rows.iter_mut() {
-            let mut left = row.iter();
-            while let Some(&column) = left.as_slice().first()
-                && u64::from(column) < end
-            {
-                met |= 1 << (((u64::from(column) - start) * inverse) >> 16);
-                left.next();
+            let mut passed = 0;
+            for &column in row.iter() {
+                let place = column - start;
+                if place >= width {
+                    break;
+                }
+                met |= 1 << ((place * inverse) >> 16);
+                passed += 1;
             }
-            *row = left.as_slice();
+            *row = &row[passed..];
             ended |= row.is_empty();
         }
         if ended {
             rows.retain(|row| !row.is_empty());
         }
         while met != 0 {
-            found(block as u32 + met.trailing_zeros());
+            found(block + met.trailing_zeros());
             met &= met - 1;
         }
     }

@@ -11,18 +11,15 @@ pub(crate) struct SlotSpans(Vec<[u32; 2]>);
 
 impl SlotSpans {
     /// Collects the slots of rows with these columns.
-    pub fn of<C: Iterator<Item = u32>>(rows: impl Iterator<Item = C>) -> Self {
+    pub fn of<C: Iterator<Item = u32> + Clone>(rows: impl Iterator<Item = C>) -> Self {
         let mut slots = SlotSpans::default();
         for row in rows {
-            for (at, column) in row.enumerate() {
-                match slots.0.get_mut(at) {
-                    Some([first, last]) => {
-                        *first = column.min(*first);
-                        *last = column.max(*last);
-                    }
-                    None => slots.0.push([column; 2]),
-                }
+            let known = slots.0.len();
+            for ([first, last], column) in slots.0.iter_mut().zip(row.clone()) {
+                *first = column.min(*first);
+                *last = column.max(*last);
             }
+            slots.0.extend(row.skip(known).map(|column| [column; 2]));
         }
         slots
     }
@@ -68,11 +65,17 @@ impl Analysis<'_> {
     }
 
     fn count_delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
+        let plainer = self.plainer_order(sort, HACK);
+        if new.is_none() && self.is_whole() && plainer != sort {
+            return self.delta_units(plainer, None);
+        }
         let nrows = self.pattern().nrows();
-        let column = |&old: &u32| new.map_or(old, |new| new[old as usize]);
         let of_hack = |rows: &[u32]| {
-            let rows = rows.iter().map(|&row| self.pattern().row(row as usize));
-            let slots = SlotSpans::of(rows.map(|row| row.iter().map(column)));
+            let rows = rows.iter().map(|&row| self.pattern().row(row as usize).iter());
+            let slots = match new {
+                None => SlotSpans::of(rows.map(|row| row.copied())),
+                Some(new) => SlotSpans::of(rows.map(|row| row.map(|&old| new[old as usize]))),
+            };
             [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
         };
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
