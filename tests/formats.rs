@@ -111,9 +111,15 @@ fn check_taken(formats: &'static [Format]) {
         let all = all_candidates(std::slice::from_ref(format));
         let taken = corpus::small().iter().chain(&corpus::complex()).any(|(_, csr)| {
             let analysis = Analysis::of(csr);
+            let single = csr.cast::<f32>();
+            let of_single = Analysis::of(&single);
             devices.iter().any(|device| {
-                let target = target::<f64>(device, Basis::Original);
-                all.iter().any(|candidate| candidate.work(&analysis, &target).is_ok())
+                let wide = target::<f64>(device, Basis::Original);
+                let of_f32 = target::<f32>(device, Basis::Original);
+                let pairs = [(&analysis, wide), (&of_single, of_f32)];
+                pairs.iter().any(|(analysis, target)| {
+                    all.iter().any(|candidate| candidate.work(analysis, target).is_ok())
+                })
             })
         });
         assert!(taken, "{} refuses the whole corpus", format.name);

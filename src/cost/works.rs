@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::Cost;
 use crate::analysis::{Analysis, probes};
 use crate::device::Device;
-use crate::format::{Basis, Candidate, Refusal, StoredValues, Target, Value, Work, candidates};
+use crate::format::{Basis, Candidate, Refusal, StoredValues, Target, Value, Work, candidates_for};
 use crate::scalar::Precision;
 
 /// A known cost of a candidate, which replaces the estimate.
@@ -53,8 +53,7 @@ pub fn works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
 }
 
 fn find_works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
-    let mut all = candidates(target.device.kind);
-    all.retain(|candidate| !candidate.is_needless(target));
+    let all = candidates_for(target);
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (i, candidate) in all.iter().enumerate() {
         groups.entry((candidate.format.name, analysis_of(candidate))).or_default().push(i);

@@ -335,6 +335,14 @@ pub fn candidates(kind: Kind) -> Vec<Candidate> {
     candidates_of(FORMATS, kind)
 }
 
+/// Every candidate that a choice for this target ranks: those for its device, except those that store values
+/// in a type that the target does not ask for.
+pub fn candidates_for(target: &Target<'_>) -> Vec<Candidate> {
+    let mut all = candidates(target.device.kind);
+    all.retain(|candidate| !candidate.is_needless(target));
+    all
+}
+
 /// Every candidate of these formats for a device of this kind, in table order.
 pub fn candidates_of(formats: &'static [Format], kind: Kind) -> Vec<Candidate> {
     let of = |format| {

@@ -63,7 +63,7 @@ pub use crate::target::{Basis, StoredValues, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 #[cfg(feature = "cuda")]
 pub(crate) use bhll::fill as block_fill;
-pub use candidate::{Candidate, Param, Params, Value, candidates, candidates_of};
+pub use candidate::{Candidate, Param, Params, Value, candidates, candidates_for, candidates_of};
 pub use gpu::convert::Matrix;
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::convert::{Check, TOLD};

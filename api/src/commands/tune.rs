@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use ellect::device;
-use ellect::format::{Candidate, candidates};
+use ellect::format::{Candidate, candidates_for};
 use ellect::generate::{Size, Spec};
 use ellect::measure::{Backend, Protocol};
-use ellect::{Precision, Wisdom};
+use ellect::{Precision, Wisdom, Workload};
 use ellect_training::corpus::{self, Ones};
 use ellect_training::tune::{Event, Queue as _, Remembered, Summary, Tally, Tuning};
 use xxhash_rust::xxh3::xxh3_128;
@@ -297,7 +297,11 @@ enum Corpus<'a> {
 fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String> {
     let device = Backend::open(&tune.device, &home.data)?.device().clone();
     let is_chosen = |candidate: &Candidate| candidate.is_among(&tune.only);
-    let candidates = candidates(device.kind).into_iter().filter(is_chosen).count();
+    let of = |precision: &Precision| {
+        let all = candidates_for(&Workload::default().target(&device, *precision));
+        all.iter().filter(|candidate| is_chosen(candidate)).count()
+    };
+    let candidates = tune.precision.iter().map(of).max().unwrap_or(0);
     let mut text = String::new();
     for entry in entries {
         text += &format!("{} ({})\n", entry.source, entry.family);

@@ -15,7 +15,7 @@
 //!
 //! They apply where the type holds every value: whole numbers, halves and quarters, values that were
 //! measured or computed in it. Where the caller allows rounded values
-//! ([`StoredValues`](crate::format::StoredValues)), they apply to values within its range: 6.2e-5 to 65,504
+//! ([`StoredValues`]), they apply to values within its range: 6.2e-5 to 65,504
 //! for f16, about 1e-38 to 3e38 for f32 and bf16. New values are refused under the same conditions. f16 and
 //! bf16 are chosen only where the caller allows them.
 //! Good for: the matrices that suit HLL. Bad for: the same as HLL.

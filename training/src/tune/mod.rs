@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::features::Features;
-use ellect::format::{BASELINES, Candidate};
+use ellect::format::{BASELINES, Candidate, candidates_for};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::unstable::wisdom::{Record, StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
@@ -195,10 +195,11 @@ impl Tuning<'_> {
         if let Remembered::Converted { .. } = self.remembered {
             return Ok(false);
         }
-        let all = ellect::format::candidates(self.backend.device().kind).len();
+        let device = self.backend.device();
+        let all = |p: &Precision| candidates_for(&Workload::default().target(device, *p)).len();
         let earlier = self.earlier(fingerprint)?;
         let kept = |p| earlier.get(p).map_or(0, |earlier| earlier.kept(self.remembered).len());
-        let of = |p| kept(p) >= all;
+        let of = |p| kept(p) >= all(p);
         Ok(self.precisions.iter().all(of))
     }
 
