@@ -34,7 +34,7 @@ pub(super) struct L1Caches {
 probes! {
     /// Loaded sectors per nonzero, by threads per row (`None`: entry by entry).
     LoadsANonzero(Option<usize>, L1Caches) -> f64;
-    /// Whether these caches keep all sectors of x.
+    /// True if these caches keep all sectors of x.
     KeepsAll(L1Caches) -> bool;
     /// Simulated caches that hold this number of sectors and are not in use.
     IdleCaches(usize) -> Arc<Mutex<Vec<L1Sim>>>;
