@@ -43,6 +43,28 @@ fn coordinate_files_hold_each_entry_where_it_says() {
 }
 
 #[test]
+fn an_index_is_the_same_number_however_it_is_written() {
+    let columns = [1, 9, 10, 99, 100, 4321, 99_999, 123_456, 7_654_321, 12_345_678, 33_000_000];
+    for end in ["\n", "\r\n", " \n", "\t\r\n"] {
+        for [before, after] in [["", " "], ["0", " "], ["", "  "], [" ", "\t"], ["00000000", " "]] {
+            let line =
+                |c: &u32| format!("{before}1{after}{before}{c}{after}-0.1234567890123456{end}");
+            let lines: String = columns.iter().map(line).collect();
+            let text = format!("{GENERAL}1 33000000 {}\n{lines}", columns.len());
+            let csr = read(&text).expect("a valid file");
+            assert!(csr.col_idx().iter().zip(&columns).all(|(&at, &column)| at + 1 == column));
+            assert!(csr.values().iter().all(|&value| value == -0.1234567890123456));
+            // The last line may end with the text.
+            assert_eq!(read(text.trim_end()).expect("a valid file"), csr);
+        }
+    }
+    let far = fault(&format!("{GENERAL}1 9999999 1\n1 10000000 1.5\n"));
+    assert!(far.contains("the column index is 10000000"), "{far}");
+    let none = fault(&format!("{GENERAL}1 9999999 1\n0 1 1.5\n"));
+    assert!(none.contains("the row index is 0"), "{none}");
+}
+
+#[test]
 fn integers_and_patterns_are_read() {
     holds(
         "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 2 -3\n2 1 9007199254740993\n",
