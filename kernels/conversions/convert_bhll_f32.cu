@@ -1,5 +1,5 @@
 // Conversion of a CSR matrix with values in f64 to dense b x b blocks with values in f32
-// (src/format/sliced/bhll_f32.rs), where the check of convert_narrow.cu has found that f32 holds them.
+// (src/format/sliced/bhll_narrow.rs), where the check of convert_narrow.cu has found that f32 holds them.
 //
 // Launch: as fill_blocks in convert_blocks.cu.
 #include "block_rows.cuh"

@@ -1,5 +1,5 @@
 // Conversion of a CSR matrix with values in f64 to diagonals with values in f32
-// (src/format/dia/hdia_f32.rs), where the check of convert_narrow.cu has found that f32 holds them.
+// (src/format/dia/hdia_narrow.rs), where the check of convert_narrow.cu has found that f32 holds them.
 //
 // Launch: as fill_diagonals in convert_diagonals.cu.
 #include "fill_diagonals.cuh"
