@@ -48,33 +48,23 @@ pub type CsrBf16Format = CsrNarrow<half::bf16>;
 pub struct CsrNarrow<N>(PhantomData<N>);
 
 impl<N: Narrow> Storage for CsrNarrow<N> {
-    const NAME: &'static str = match N::STORES {
-        StoredValues::F16 => "csr_f16",
-        StoredValues::BF16 => "csr_bf16",
-        StoredValues::Exact | StoredValues::F32 => "csr_f32",
-    };
-    const TITLE: &'static str = match N::STORES {
-        StoredValues::F16 => "CSR-F16, compressed sparse rows with values in f16",
-        StoredValues::BF16 => "CSR-BF16, compressed sparse rows with values in bf16",
-        StoredValues::Exact | StoredValues::F32 => {
-            "CSR-F32, compressed sparse rows with values in f32"
-        }
-    };
+    const NAME: &'static str = narrow::text_for::<N>(["csr_f32", "csr_f16", "csr_bf16"]);
+    const TITLE: &'static str = narrow::text_for::<N>([
+        "CSR-F32, compressed sparse rows with values in f32",
+        "CSR-F16, compressed sparse rows with values in f16",
+        "CSR-BF16, compressed sparse rows with values in bf16",
+    ]);
     const SOURCE: &'static str = "the arrays of csr, with storage in a lower precision than \
         arithmetic: H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular \
         precision ecosystem for high-performance computing (2019)";
-    const SUITS: &'static str = match N::STORES {
-        StoredValues::F16 => {
-            "matrices without very long rows, for few products, of f32 whose values may be rounded to f16; by consent"
-        }
-        StoredValues::BF16 => {
-            "matrices without very long rows, for few products, of f32 whose values may be rounded to bf16; by consent"
-        }
-        StoredValues::Exact | StoredValues::F32 => {
-            "matrices of f64 whose values are f32 numbers or may be rounded to \
-             them, for few products; refused for very long rows"
-        }
-    };
+    const SUITS: &'static str = narrow::text_for::<N>([
+        "matrices of f64 whose values are f32 numbers or may be rounded to them, for \
+            few products; refused for very long rows",
+        "matrices without very long rows, for few products, of f32 whose values may be \
+            rounded to f16; by consent",
+        "matrices without very long rows, for few products, of f32 whose values may be \
+            rounded to bf16; by consent",
+    ]);
     const PARAMS: &'static [Param] = &[Param {
         name: KERNEL.name,
         doc: "auto: lanes of a row by the mean row length",

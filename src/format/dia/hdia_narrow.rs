@@ -44,31 +44,23 @@ pub type HdiaBf16Format = HdiaNarrow<half::bf16>;
 pub struct HdiaNarrow<N>(PhantomData<N>);
 
 impl<N: Narrow> Storage for HdiaNarrow<N> {
-    const NAME: &'static str = match N::STORES {
-        StoredValues::F16 => "hdia_f16",
-        StoredValues::BF16 => "hdia_bf16",
-        StoredValues::Exact | StoredValues::F32 => "hdia_f32",
-    };
-    const TITLE: &'static str = match N::STORES {
-        StoredValues::F16 => "HDIA-F16, hacked DIA with values in f16",
-        StoredValues::BF16 => "HDIA-BF16, hacked DIA with values in bf16",
-        StoredValues::Exact | StoredValues::F32 => "HDIA-F32, hacked DIA with values in f32",
-    };
+    const NAME: &'static str = narrow::text_for::<N>(["hdia_f32", "hdia_f16", "hdia_bf16"]);
+    const TITLE: &'static str = narrow::text_for::<N>([
+        "HDIA-F32, hacked DIA with values in f32",
+        "HDIA-F16, hacked DIA with values in f16",
+        "HDIA-BF16, hacked DIA with values in bf16",
+    ]);
     const SOURCE: &'static str = "the diagonals of hdia, with storage in a lower precision than \
         arithmetic: H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular precision \
         ecosystem for high-performance computing (2019)";
-    const SUITS: &'static str = match N::STORES {
-        StoredValues::F16 => {
-            "stencils and banded matrices, of f32 whose values may be rounded to f16; by consent"
-        }
-        StoredValues::BF16 => {
-            "stencils and banded matrices, of f32 whose values may be rounded to bf16; by consent"
-        }
-        StoredValues::Exact | StoredValues::F32 => {
-            "stencils and banded matrices of f64 whose values are f32 numbers or \
-             may be rounded to them"
-        }
-    };
+    const SUITS: &'static str = narrow::text_for::<N>([
+        "stencils and banded matrices of f64 whose values are f32 numbers or may be \
+            rounded to them",
+        "stencils and banded matrices, of f32 whose values may be rounded to f16; by \
+            consent",
+        "stencils and banded matrices, of f32 whose values may be rounded to bf16; by \
+            consent",
+    ]);
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const VECTORS_AT_ONCE_ON_GPU: usize = match N::STORES {
         StoredValues::F16 | StoredValues::BF16 => 1,

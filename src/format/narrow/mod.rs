@@ -116,6 +116,15 @@ impl<N: Narrow> Keep for In<N> {
     }
 }
 
+/// One of three texts about formats: that for values in f32, in f16 or in bf16.
+pub(super) const fn text_for<N: Narrow>([f32, f16, bf16]: [&'static str; 3]) -> &'static str {
+    match N::STORES {
+        StoredValues::F16 => f16,
+        StoredValues::BF16 => bf16,
+        StoredValues::Exact | StoredValues::F32 => f32,
+    }
+}
+
 /// Tells whether the target allows values to be rounded to `N`.
 fn may_round<N: Narrow>(target: &Target<'_>) -> bool {
     target.stored == N::STORES

@@ -46,31 +46,23 @@ pub type BhllBf16Format = BhllNarrow<half::bf16>;
 pub struct BhllNarrow<N>(PhantomData<N>);
 
 impl<N: Narrow> Storage for BhllNarrow<N> {
-    const NAME: &'static str = match N::STORES {
-        StoredValues::F16 => "bhll_f16",
-        StoredValues::BF16 => "bhll_bf16",
-        StoredValues::Exact | StoredValues::F32 => "bhll_f32",
-    };
-    const TITLE: &'static str = match N::STORES {
-        StoredValues::F16 => "BHLL-F16, blocked HLL with values in f16",
-        StoredValues::BF16 => "BHLL-BF16, blocked HLL with values in bf16",
-        StoredValues::Exact | StoredValues::F32 => "BHLL-F32, blocked HLL with values in f32",
-    };
+    const NAME: &'static str = narrow::text_for::<N>(["bhll_f32", "bhll_f16", "bhll_bf16"]);
+    const TITLE: &'static str = narrow::text_for::<N>([
+        "BHLL-F32, blocked HLL with values in f32",
+        "BHLL-F16, blocked HLL with values in f16",
+        "BHLL-BF16, blocked HLL with values in bf16",
+    ]);
     const SOURCE: &'static str = "the blocks of bhll, with storage in a lower precision than arithmetic: \
         H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular precision ecosystem for \
         high-performance computing (2019)";
-    const SUITS: &'static str = match N::STORES {
-        StoredValues::F16 => {
-            "finite elements with several unknowns per node, of f32 whose values may be rounded to f16; by consent"
-        }
-        StoredValues::BF16 => {
-            "finite elements with several unknowns per node, of f32 whose values may be rounded to bf16; by consent"
-        }
-        StoredValues::Exact | StoredValues::F32 => {
-            "finite elements with several unknowns per node, in f64 with values \
-             that are f32 numbers or may be rounded to them"
-        }
-    };
+    const SUITS: &'static str = narrow::text_for::<N>([
+        "finite elements with several unknowns per node, in f64 with values that are \
+            f32 numbers or may be rounded to them",
+        "finite elements with several unknowns per node, of f32 whose values may be \
+            rounded to f16; by consent",
+        "finite elements with several unknowns per node, of f32 whose values may be \
+            rounded to bf16; by consent",
+    ]);
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const VECTORS_AT_ONCE_ON_GPU: usize = match N::STORES {
         StoredValues::F16 | StoredValues::BF16 => 1,

@@ -49,31 +49,21 @@ pub type HllBf16Format = HllNarrow<half::bf16>;
 pub struct HllNarrow<N>(PhantomData<N>);
 
 impl<N: Narrow> Storage for HllNarrow<N> {
-    const NAME: &'static str = match N::STORES {
-        StoredValues::F16 => "hll_f16",
-        StoredValues::BF16 => "hll_bf16",
-        StoredValues::Exact | StoredValues::F32 => "hll_f32",
-    };
-    const TITLE: &'static str = match N::STORES {
-        StoredValues::F16 => "HLL-F16, hacked ELLPACK with values in f16",
-        StoredValues::BF16 => "HLL-BF16, hacked ELLPACK with values in bf16",
-        StoredValues::Exact | StoredValues::F32 => "HLL-F32, hacked ELLPACK with values in f32",
-    };
+    const NAME: &'static str = narrow::text_for::<N>(["hll_f32", "hll_f16", "hll_bf16"]);
+    const TITLE: &'static str = narrow::text_for::<N>([
+        "HLL-F32, hacked ELLPACK with values in f32",
+        "HLL-F16, hacked ELLPACK with values in f16",
+        "HLL-BF16, hacked ELLPACK with values in bf16",
+    ]);
     const SOURCE: &'static str = "the hacks of hll, with storage in a lower precision than arithmetic: \
         H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular precision ecosystem for \
         high-performance computing (2019)";
-    const SUITS: &'static str = match N::STORES {
-        StoredValues::F16 => {
-            "matrices that suit hll, of f32 whose values may be rounded to f16; by consent"
-        }
-        StoredValues::BF16 => {
-            "matrices that suit hll, of f32 whose values may be rounded to bf16; by consent"
-        }
-        StoredValues::Exact | StoredValues::F32 => {
-            "matrices of f64 whose values are f32 numbers or may be rounded to \
-             them, where hll suits"
-        }
-    };
+    const SUITS: &'static str = narrow::text_for::<N>([
+        "matrices of f64 whose values are f32 numbers or may be rounded to them, where \
+            hll suits",
+        "matrices that suit hll, of f32 whose values may be rounded to f16; by consent",
+        "matrices that suit hll, of f32 whose values may be rounded to bf16; by consent",
+    ]);
     const VECTORS_AT_ONCE: usize = LARGEST_BLOCK;
     const VECTORS_AT_ONCE_ON_GPU: usize = match N::STORES {
         StoredValues::F16 | StoredValues::BF16 => 1,

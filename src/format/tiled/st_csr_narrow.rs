@@ -44,31 +44,21 @@ pub type StCsrBf16Format = StCsrNarrow<half::bf16>;
 pub struct StCsrNarrow<N>(PhantomData<N>);
 
 impl<N: Narrow> Storage for StCsrNarrow<N> {
-    const NAME: &'static str = match N::STORES {
-        StoredValues::F16 => "st_csr_f16",
-        StoredValues::BF16 => "st_csr_bf16",
-        StoredValues::Exact | StoredValues::F32 => "st_csr_f32",
-    };
-    const TITLE: &'static str = match N::STORES {
-        StoredValues::F16 => "ST-CSR-F16, sorted-tile CSR with values in f16",
-        StoredValues::BF16 => "ST-CSR-BF16, sorted-tile CSR with values in bf16",
-        StoredValues::Exact | StoredValues::F32 => "ST-CSR-F32, sorted-tile CSR with values in f32",
-    };
+    const NAME: &'static str = narrow::text_for::<N>(["st_csr_f32", "st_csr_f16", "st_csr_bf16"]);
+    const TITLE: &'static str = narrow::text_for::<N>([
+        "ST-CSR-F32, sorted-tile CSR with values in f32",
+        "ST-CSR-F16, sorted-tile CSR with values in f16",
+        "ST-CSR-BF16, sorted-tile CSR with values in bf16",
+    ]);
     const SOURCE: &'static str = "the tiles of st_csr, with storage in a lower precision than \
         arithmetic: H. Anzt, G. Flegar, T. Gruetzmacher, E. S. Quintana-Orti, Toward a modular \
         precision ecosystem for high-performance computing (2019)";
-    const SUITS: &'static str = match N::STORES {
-        StoredValues::F16 => {
-            "matrices that suit st_csr, of f32 whose values may be rounded to f16; by consent"
-        }
-        StoredValues::BF16 => {
-            "matrices that suit st_csr, of f32 whose values may be rounded to bf16; by consent"
-        }
-        StoredValues::Exact | StoredValues::F32 => {
-            "matrices of f64 whose values are f32 numbers or may be rounded to \
-             them, where st_csr suits"
-        }
-    };
+    const SUITS: &'static str = narrow::text_for::<N>([
+        "matrices of f64 whose values are f32 numbers or may be rounded to them, where \
+            st_csr suits",
+        "matrices that suit st_csr, of f32 whose values may be rounded to f16; by consent",
+        "matrices that suit st_csr, of f32 whose values may be rounded to bf16; by consent",
+    ]);
     const PARAMS: &'static [Param] = &[TILE];
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("st_csr");
