@@ -6,7 +6,7 @@ use ellect::analysis::Analysis;
 use ellect::cuda::{DeviceCsr, Gpu, Graph};
 use ellect::format::{Candidate, FORMATS};
 use ellect::generate::Spec;
-use ellect::{Csr, PreparedOperator};
+use ellect::{Csr, PreparedOperator, Scalar};
 
 use super::{exact_products, gpu, original, wanted};
 
