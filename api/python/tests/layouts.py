@@ -27,6 +27,10 @@ class Layout:
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array if array.dtype.kind == "f" else array.astype(np.int64)
 
+    def stored_bytes(self, name):
+        """Return the bytes of an element as it is stored."""
+        return self.file[self.part + name].itemsize
+
     def number(self, name):
         return self.about["numbers"][self.part + name]
 
@@ -198,7 +202,7 @@ def tiles(layout):
     size = 8 if layout.about["precision"] == "f64" else 4
     piece = 16 // size
     place ^= place // (8 * piece) % (8 // piece) * piece
-    piece = 16 // values.itemsize
+    piece = 16 // layout.stored_bytes("values")
     value = slot // 256 * 256 + (k // piece * 32 + thread % 32) * piece + k % piece
     if layout.about["format"].endswith("_vi"):
         value = np.zeros_like(slot) if number is None else number
