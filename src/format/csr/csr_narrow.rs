@@ -4,7 +4,7 @@
 //! ```text
 //!     | 4 . 1 . |      row_ptr = 0 2 3 3 5
 //!     | . 5 . . |      col_idx = 0 2 | 1 | | 0 3      4 bytes each
-//!     | . . . . |      values  = 4 1 | 5 | | 2 6      4 bytes each
+//!     | . . . . |      values  = 4 1 | 5 | | 2 6      4 or 2 bytes each
 //!     | 2 . . 6 |
 //! ```
 //!
