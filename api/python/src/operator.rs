@@ -54,6 +54,8 @@ pub struct Operator {
     prepared: RwLock<Option<Prepared>>,
     #[cfg(feature = "cuda")]
     order: crate::gpu::Order,
+    #[cfg(feature = "cuda")]
+    results: crate::quick::Results,
     /// Numbers of rows and columns.
     #[pyo3(get)]
     shape: (usize, usize),
@@ -161,6 +163,8 @@ impl Operator {
             gpu,
             #[cfg(feature = "cuda")]
             order: crate::gpu::Order::default(),
+            #[cfg(feature = "cuda")]
+            results: crate::quick::Results::default(),
             prepared: RwLock::new(Some(prepared)),
         }))
     }
@@ -341,6 +345,8 @@ impl Operator {
 
     /// Frees the layout, once products that were queued on a GPU have ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        #[cfg(feature = "cuda")]
+        self.results.clear();
         run(py, || {
             let prepared = self.write().take();
             prepared.as_ref().map_or(Ok(()), |prepared| self.settle(prepared))
@@ -376,7 +382,8 @@ impl Operator {
             true => Precision::F32,
             false => Precision::F64,
         };
-        let wanted = crate::quick::Wanted { lengths: [ncols, nrows], precision, gpu };
+        let (lengths, results) = ([ncols, nrows], &self.results);
+        let wanted = crate::quick::Wanted { lengths, precision, gpu, results };
         let Some(found) = wanted.find(x, out, stream) else { return Ok(None) };
         self.apply_at((found.x, alpha), (found.y, beta), found.stream, 1)?;
         Ok(Some(found.out))

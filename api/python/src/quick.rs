@@ -4,6 +4,8 @@
 //! attributes of such vectors itself. Whatever is unusual, wrong types and lengths included, is left to
 //! the package's Python code, which converts or explains.
 
+use std::sync::{Mutex, PoisonError};
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -143,12 +145,90 @@ impl Package {
     }
 }
 
+/// Largest result that is kept, in bytes. Larger ones take much longer to compute than to make.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Results of earlier products in CuPy's vectors. One that only this list still refers to is the result
+/// of a later product, which saves making a new vector.
+#[derive(Default)]
+pub struct Results(Mutex<Vec<Kept>>);
+
+/// Results that a loop can have at the same time: a new one while a variable still holds the last one.
+const KEPT: usize = 2;
+
+/// A result of an earlier product.
+struct Kept {
+    vector: Py<PyAny>,
+    /// The vector's pointer, and the memory to which that refers; views of the vector refer to both.
+    pointer: Py<PyAny>,
+    memory: Py<PyAny>,
+    address: u64,
+    /// The stream of its product. Work on another stream may still read the vector.
+    stream: u64,
+}
+
+impl Kept {
+    fn new(vector: &Bound<'_, PyAny>, address: u64, stream: u64) -> PyResult<Self> {
+        let py = vector.py();
+        let pointer = vector.getattr(intern!(py, "data"))?;
+        Ok(Kept {
+            memory: pointer.getattr(intern!(py, "mem"))?.unbind(),
+            pointer: pointer.unbind(),
+            vector: vector.clone().unbind(),
+            address,
+            stream,
+        })
+    }
+
+    /// Tells whether nothing else refers to the vector, its pointer or its memory.
+    fn is_free(&self) -> bool {
+        let uses = [(&self.vector, 1), (&self.pointer, 2), (&self.memory, 2)];
+        // SAFETY: the objects exist as long as `self`, and the thread is attached to the interpreter.
+        #[expect(unsafe_code, reason = "pyo3 has no safe function for the number of references")]
+        uses.iter().all(|(object, own)| unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) } == *own)
+    }
+}
+
+impl Results {
+    /// Returns a free vector of this length whose last product ran on this stream, and its address.
+    fn reuse<'py>(
+        &self,
+        py: Python<'py>,
+        length: usize,
+        stream: u64,
+    ) -> Option<(Bound<'py, PyAny>, u64)> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = kept.iter().find(|kept| kept.stream == stream && kept.is_free())?;
+        let vector = free.vector.bind(py);
+        // A program may have changed the shape.
+        let shape = vector.getattr(intern!(py, "shape")).ok()?;
+        (only(&shape) == Some(length)).then(|| (vector.clone(), free.address))
+    }
+
+    /// Keeps a new result, in place of the oldest one if there are enough.
+    fn keep(&self, result: Kept) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (kept.len() == KEPT).then(|| kept.remove(0));
+        kept.push(result);
+        // Freeing a vector may run other code of Python, so the lock is released first.
+        drop(kept);
+        drop(oldest);
+    }
+
+    /// Forgets all results.
+    pub fn clear(&self) {
+        let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(kept);
+    }
+}
+
 /// An operator's side of a product.
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// Lengths of x and of the result.
     pub lengths: [usize; 2],
     pub precision: Precision,
     pub gpu: u32,
+    pub results: &'a Results,
 }
 
 /// Addresses of x, of the result and of the stream, and the result.
@@ -159,7 +239,7 @@ pub struct Found<'py> {
     pub out: Bound<'py, PyAny>,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     /// Finds the vectors of a product; makes the result if `out` is None. Returns nothing unless all can
     /// be used as they are.
     pub fn find<'py>(
@@ -173,8 +253,7 @@ impl Wanted {
         let x_at = self.address(package, x, ncols)?;
         let stream = package.stream_at(stream, self.gpu).ok()?;
         if out.is_none() {
-            let out = package.new_vector(x, nrows, self.precision).ok()?;
-            let y = package.address_of_new(&out, self.gpu).ok()??;
+            let (out, y) = self.result(package, x, stream)?;
             return Some(Found { x: x_at, y, stream, out });
         }
         if !out.get_type().is(&package.vector) {
@@ -185,6 +264,28 @@ impl Wanted {
             self.lengths.map(|length| (length * self.precision.bytes()) as u64);
         let overlap = x_at < y_at + y_bytes && y_at < x_at + x_bytes;
         (!overlap).then_some(Found { x: x_at, y: y_at, stream, out })
+    }
+
+    /// Returns a vector for the result of a product with x, and its address.
+    fn result<'py>(
+        &self,
+        package: &Package,
+        x: &Bound<'py, PyAny>,
+        stream: u64,
+    ) -> Option<(Bound<'py, PyAny>, u64)> {
+        let [_, nrows] = self.lengths;
+        let keeps = matches!(package.kind, Kind::Cupy)
+            && nrows * self.precision.bytes() <= KEPT_BYTES
+            && nrows > 0;
+        if keeps && let Some(found) = self.results.reuse(x.py(), nrows, stream) {
+            return Some(found);
+        }
+        let out = package.new_vector(x, nrows, self.precision).ok()?;
+        let address = package.address_of_new(&out, self.gpu).ok()??;
+        if keeps && let Ok(kept) = Kept::new(&out, address, stream) {
+            self.results.keep(kept);
+        }
+        Some((out, address))
     }
 
     /// Returns the address of a vector of this length, if it is as the operator needs it.

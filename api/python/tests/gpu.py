@@ -78,11 +78,16 @@ def check_cupy(cupy):
         given = us_of(lambda: op.apply(x, out=out, stream=stream), wait)
         assert pool.total_bytes() == before, "apply allocates nothing"
         product = us_of(lambda: op @ x, wait)
+        held = []
+        kept = us_of(lambda: held.append(op @ x), wait)
+        vector = us_of(lambda: cupy.ndarray((A.shape[0],), x.dtype), wait)
         own = us_of(lambda: A @ x, wait)
         print(
             f"cupy: launch {queued:.2f} us, apply(out, stream) {given:.2f} us, op @ x "
-            f"{product:.2f} us, CuPy's own A @ x {own:.2f} us"
+            f"{product:.2f} us, op @ x whose results are kept {kept:.2f} us, a new vector "
+            f"{vector:.2f} us, CuPy's own A @ x {own:.2f} us"
         )
+        del held
         with cupy.cuda.Stream(non_blocking=True) as stream:
             op.apply(x, out=out)
             stream.begin_capture()
@@ -92,6 +97,54 @@ def check_cupy(cupy):
             graph.launch(stream)
             stream.synchronize()
             assert cupy.array_equal(out, A @ x)
+
+
+def check_results(cupy):
+    """Check that a result is used for a later product only if nothing refers to it."""
+    import cupyx.scipy.sparse as sparse
+
+    A = poisson(sparse, 10, np.float64)
+    x = cupy.arange(A.shape[1], dtype=np.float64)
+    with ellect.prepare(A, spmvs=10_000) as op:
+        wanted = A @ x
+        place = (op @ x).data.ptr
+        assert (op @ x).data.ptr == place, "a vector that nothing refers to is used again"
+        holders = {
+            "variable": lambda y: y,
+            "view": lambda y: y[10:],
+            "reshaped": lambda y: y.reshape(2, -1),
+            "pointer": lambda y: y.data,
+            "memory": lambda y: y.data.mem,
+            "DLPack": lambda y: cupy.from_dlpack(y),
+            "array interface": lambda y: cupy.asarray(Interface(y)),
+        }
+        for name, hold in holders.items():
+            y = op @ x
+            place, held = y.data.ptr, hold(y)
+            del y
+            others = [op @ (x * 0) for _ in range(5)]
+            assert place not in [other.data.ptr for other in others], name
+            del others
+            if isinstance(held, cupy.ndarray):
+                first = 10 if name == "view" else 0
+                assert cupy.array_equal(held.ravel(), wanted[first:]), name
+            del held
+        y = op @ x
+        y.shape = (2, A.shape[0] // 2)
+        del y
+        assert all((op @ x).shape == (A.shape[0],) for _ in range(3))
+        place = (op @ x).data.ptr
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            assert (op @ x).data.ptr != place, "another stream"
+            stream.synchronize()
+
+
+class Interface:
+    """A vector of another library, which keeps one of CuPy."""
+
+    def __init__(self, vector):
+        self.vector = vector
+        self.__cuda_array_interface__ = vector.__cuda_array_interface__
 
 
 def rectangular(cupy, rows, columns, entries, dtype):
@@ -199,6 +252,7 @@ def main():
             continue
         check(package)
         if name == "cupy":
+            check_results(package)
             check_transposes(package)
             check_complex(package)
         print(f"{name} {package.__version__}: passed")
