@@ -20,7 +20,7 @@ use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
 use crate::scalar::Scalar;
 
-pub(crate) use peers::{PeerFactor, PeerProduct, PeerVector, Peers, Products};
+pub(crate) use peers::{PeerFactor, PeerGraphs, PeerProduct, PeerVector, Peers, Products};
 pub(crate) use rank::{Link, RankGpu, RankGraph, RankStore, identity, nccl_version, reach};
 
 /// An open GPU; none exists in this build.

@@ -87,7 +87,8 @@ constexpr uint32_t DOTS_MOST = 3;
 constexpr uint32_t DOTS_THREADS = 1024;
 constexpr uint32_t DOTS_ADD = 8;
 
-// Exchange of halos: threads of a block, maximum number of blocks, and 64-bit words of the state.
+// Exchange of halos: threads of a block, maximum number of blocks for a receiver, and 64-bit words of
+// the state.
 constexpr uint32_t EXCHANGE_THREADS = 256;
 constexpr uint32_t EXCHANGE_BLOCKS = 132;
 constexpr uint32_t EXCHANGE_STATE = 3;

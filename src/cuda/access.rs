@@ -19,8 +19,10 @@ pub(super) fn open_memory(gpus: &[Arc<Gpu>]) -> Result<()> {
             if !can_reach(own, peer)? {
                 let [own, peer] = [gpu.index, other.index].map(handle);
                 let what = format!(
-                    "{own} cannot reach the memory of {peer}: use apply_sharded, which copies \
-                     through the host, or GPUs that NVLink or one PCIe switch connects"
+                    "{own} cannot reach the memory of {peer}: use GPUs that NVLink or one PCIe \
+                     switch connects; a rank for each GPU, whose transport may be NCCL \
+                     (sharded::Rank, sharded::Threads in one process); or apply_sharded, which \
+                     copies through the host"
                 );
                 return Err(Error::device(DeviceFault::Unsupported, what));
             }

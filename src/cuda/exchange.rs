@@ -15,25 +15,30 @@ use crate::format::{Arg, Launch};
 use crate::partition::Sent;
 use crate::scalar::{Precision, Scalar};
 
-/// Threads of a block, maximum number of blocks, and words of the state.
+/// Threads of a block, maximum number of blocks for a receiver, and words of the state.
 const THREADS: u32 = ellect_kernels::shared("EXCHANGE_THREADS") as u32;
-const BLOCKS: u64 = ellect_kernels::shared("EXCHANGE_BLOCKS");
+pub(super) const BLOCKS: u64 = ellect_kernels::shared("EXCHANGE_BLOCKS");
 pub(super) const STATE: u64 = ellect_kernels::shared("EXCHANGE_STATE");
 
 /// Place of the fault in the state.
 pub(super) const FAULT_AT: usize = 2;
 
 /// Elements for each thread, up to [`BLOCKS`] blocks.
-const EACH: u64 = 4;
+const EACH: u64 = 2;
 
 /// Maximum time of waiting for another GPU, in seconds.
 pub(super) const LIMIT_S: u64 = 20;
 
 /// A vector divided among GPUs: each has its own elements and its halo.
 pub(crate) struct PeerVector<T> {
-    pub(super) parts: Vec<Vector<T>>,
+    memory: Arc<PeerMemory<T>>,
     /// Places of the own elements of each part.
     own: Vec<Range<usize>>,
+}
+
+/// The memory of a divided vector, which recorded work keeps.
+pub(super) struct PeerMemory<T> {
+    parts: Vec<Vector<T>>,
     /// For each part, the addresses in other parts to which its elements go.
     targets: Vec<Memory>,
 }
@@ -41,12 +46,24 @@ pub(crate) struct PeerVector<T> {
 impl<T: Scalar> PeerVector<T> {
     /// Returns the own elements of a part.
     pub fn own(&self, part: usize) -> Result<DeviceSlice<'_, T>> {
-        self.parts[part].slice(self.own[part].clone())
+        self.memory.parts[part].slice(self.own[part].clone())
     }
 
     /// Returns the own elements of a part, to be changed.
     pub fn own_mut(&mut self, part: usize) -> Result<DeviceSliceMut<'_, T>> {
-        self.parts[part].slice_mut(self.own[part].clone())
+        // SAFETY: the vector is borrowed mutably as long as the slice; recorded work is ordered by the
+        // streams.
+        self.own(part).map(|own| unsafe { DeviceSliceMut::within(own) })
+    }
+
+    /// Returns the address of all elements of a part.
+    pub fn address(&self, part: usize) -> u64 {
+        self.memory.parts[part].address()
+    }
+
+    /// Returns the memory.
+    pub(super) fn memory(&self) -> &Arc<PeerMemory<T>> {
+        &self.memory
     }
 
     /// Overwrites the own elements of a part; waits.
@@ -61,7 +78,7 @@ impl<T: Scalar> PeerVector<T> {
 
     /// Returns the places of own elements, and the number of all elements, of each part.
     pub fn shapes(&self) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
-        self.parts.iter().zip(&self.own).map(|(part, own)| (own.clone(), part.len()))
+        self.memory.parts.iter().zip(&self.own).map(|(part, own)| (own.clone(), part.len()))
     }
 }
 
@@ -89,9 +106,11 @@ pub(super) struct Wires {
     pub from: Vec<u32>,
     pub ends: Vec<u64>,
     /// Addresses of the counters of each sender that this GPU raises when its halo may be overwritten,
-    /// and of those of each receiver that it raises when the elements have arrived.
+    /// and of the [`BLOCKS`] counters of each receiver, one for each block whose elements have arrived.
     pub ready_there: Vec<u64>,
     pub arrived_there: Vec<u64>,
+    /// Numbers of elements that the senders send.
+    pub arriving: Vec<usize>,
     /// Addresses of the own counters of both kinds.
     pub counters: [u64; 2],
     /// The parts for which the GPU waits, receivers first.
@@ -104,16 +123,16 @@ impl Exchange {
     /// # Errors
     /// [`Error::Device`] from the driver.
     pub fn new(gpus: &[Arc<Gpu>], sent: &[Sent<'_>], precision: Precision) -> Result<Self> {
-        // Counters for each pair: `ready` of a receiver and `arrived` of a sender.
-        let counters = |gpu: &Arc<Gpu>| Memory::zeros(16 * gpus.len() as u64, &gpu.queue);
+        // Counters for each pair: `ready` of a receiver, and `arrived` of each block of a sender.
+        let bytes = 8 * (1 + BLOCKS) * gpus.len() as u64;
+        let counters = |gpu: &Arc<Gpu>| Memory::zeros(bytes, &gpu.queue);
         let counters: Vec<Memory> = gpus.iter().map(counters).collect::<Result<_>>()?;
         gpus.iter().try_for_each(|gpu| gpu.synchronize())?;
         let mut parts = Vec::with_capacity(gpus.len());
         let mut sends = Vec::with_capacity(gpus.len());
         for (part, gpu) in gpus.iter().enumerate() {
             let out: Vec<&Sent<'_>> = sent.iter().filter(|s| s.from == part).collect();
-            let senders: Vec<usize> =
-                sent.iter().filter(|s| s.to == part).map(|s| s.from).collect();
+            let senders: Vec<&Sent<'_>> = sent.iter().filter(|s| s.to == part).collect();
             sends.push(out.iter().map(|s| (s.to, s.place)).collect());
             let wires = wires(part, &out, &senders, sent, &counters);
             parts.push(Peer::new(gpu, precision, wires)?);
@@ -140,7 +159,8 @@ impl Exchange {
             let addresses: Vec<u64> = sends.iter().map(at).collect();
             targets.push(Memory::of(bytemuck::cast_slice(&addresses), &peer.gpu.queue)?);
         }
-        Ok(PeerVector { parts, own: shapes.iter().map(|(own, _)| own.clone()).collect(), targets })
+        let own = shapes.iter().map(|(own, _)| own.clone()).collect();
+        Ok(PeerVector { memory: Arc::new(PeerMemory { parts, targets }), own })
     }
 
     /// Tells whether a part sends or receives anything.
@@ -162,7 +182,7 @@ impl Exchange {
         part: usize,
         stream: cuda::CUstream,
     ) -> Result<()> {
-        let (x_at, targets_at) = (x.parts[part].address(), x.targets[part].address());
+        let (x_at, targets_at) = (x.address(part), x.memory.targets[part].address());
         // SAFETY: the vectors live by the caller's contract.
         unsafe { self.parts[part].queue::<T>(x_at, targets_at, stream) }
     }
@@ -197,7 +217,7 @@ impl Exchange {
 fn wires(
     part: usize,
     out: &[&Sent<'_>],
-    senders: &[usize],
+    senders: &[&Sent<'_>],
     all: &[Sent<'_>],
     counters: &[Memory],
 ) -> Wires {
@@ -216,17 +236,20 @@ fn wires(
         others.position(|found| found == other).unwrap_or(0) as u64
     };
     let arrived_at = 8 * counters.len() as u64;
-    let ready_there = senders.iter().map(|&s| counters[s].address() + 8 * place(s, part, true));
-    let arrived_there =
-        out.iter().map(|s| counters[s.to].address() + arrived_at + 8 * place(s.to, part, false));
+    let ready_there =
+        senders.iter().map(|s| counters[s.from].address() + 8 * place(s.from, part, true));
+    let arrived_there = out
+        .iter()
+        .map(|s| counters[s.to].address() + arrived_at + 8 * BLOCKS * place(s.to, part, false));
     let own = counters[part].address();
     Wires {
         from: out.iter().flat_map(|s| s.elements.iter().map(|&at| s.first + at)).collect(),
         ends,
         ready_there: ready_there.collect(),
         arrived_there: arrived_there.collect(),
+        arriving: senders.iter().map(|s| s.elements.len()).collect(),
         counters: [own, own + arrived_at],
-        waits_for: out.iter().map(|s| s.to).chain(senders.iter().copied()).collect(),
+        waits_for: out.iter().map(|s| s.to).chain(senders.iter().map(|s| s.from)).collect(),
     }
 }
 
@@ -238,19 +261,31 @@ impl Peer {
     pub fn new(gpu: &Arc<Gpu>, precision: Precision, wires: Wires) -> Result<Self> {
         let queue = &gpu.queue;
         let state = Memory::zeros(8 * STATE, queue)?;
+        let mut start = 0;
+        let counts =
+            wires.ends.iter().map(|&end| (end - std::mem::replace(&mut start, end)) as usize);
+        let mut blocks = 0;
+        let block_ends = counts.map(|count| {
+            blocks += blocks_for(count);
+            blocks
+        });
+        let block_ends: Vec<u32> = block_ends.collect();
+        let arrivals: Vec<u32> = wires.arriving.iter().map(|&count| blocks_for(count)).collect();
         let bytes = [
             bytemuck::cast_slice::<u32, u8>(&wires.from),
             bytemuck::cast_slice(&wires.ends),
+            bytemuck::cast_slice(&block_ends),
             bytemuck::cast_slice(&wires.ready_there),
             bytemuck::cast_slice(&wires.arrived_there),
+            bytemuck::cast_slice(&arrivals),
         ];
         let arrays: Vec<Memory> =
             bytes.into_iter().map(|bytes| Memory::of(bytes, queue)).collect::<Result<_>>()?;
         let plan = Plan {
-            count: wires.from.len() as u64,
+            blocks,
             receivers: wires.arrived_there.len() as u32,
             senders: wires.ready_there.len() as u32,
-            addresses: [0, 1, 2, 3].map(|k| arrays[k].address()),
+            addresses: [0, 1, 2, 3, 4, 5].map(|k| arrays[k].address()),
             counters: wires.counters,
             state: state.address(),
         };
@@ -302,13 +337,19 @@ impl Peer {
     }
 }
 
+/// Returns the number of blocks that send this many elements to one receiver.
+fn blocks_for(count: usize) -> u32 {
+    (count as u64).div_ceil(EACH * u64::from(THREADS)).clamp(1, BLOCKS) as u32
+}
+
 /// Numbers and addresses of the exchange of one part.
 struct Plan {
-    count: u64,
+    blocks: u32,
     receivers: u32,
     senders: u32,
-    /// Elements to send, their ends, and the counters in the memory of senders and of receivers.
-    addresses: [u64; 4],
+    /// Elements to send, their ends and those of the blocks; the counters in the memory of senders and of
+    /// receivers; and the numbers of blocks of the senders.
+    addresses: [u64; 6],
     /// Own counters: `ready`, `arrived`.
     counters: [u64; 2],
     state: u64,
@@ -317,26 +358,27 @@ struct Plan {
 impl Plan {
     /// Describes the launch; x and the addresses of targets are the vectors X and Y.
     fn launch(&self, precision: Precision) -> Launch {
-        let [from, ends, ready_there, arrived_there] = self.addresses.map(Arg::U64);
+        let [from, ends, block_ends, ready_there, arrived_there, arrivals] =
+            self.addresses.map(Arg::U64);
         let [ready, arrived] = self.counters.map(Arg::U64);
         let args = vec![
-            Arg::U64(self.count),
             from,
             Arg::X,
             Arg::U32(self.receivers),
             ends,
+            block_ends,
             Arg::Y,
             Arg::U32(self.senders),
             ready_there,
             arrived_there,
             ready,
             arrived,
+            arrivals,
             Arg::U64(self.state),
             Arg::U64(1_000_000_000 * LIMIT_S),
         ];
-        let blocks = self.count.div_ceil(EACH * u64::from(THREADS)).clamp(1, BLOCKS);
-        let kernel = format!("exchange_{precision}");
-        Launch::over("exchange", kernel, blocks * u64::from(THREADS), THREADS, args)
+        let threads = u64::from(self.blocks.max(1)) * u64::from(THREADS);
+        Launch::over("exchange", format!("exchange_{precision}"), threads, THREADS, args)
     }
 }
 
@@ -344,17 +386,17 @@ impl Plan {
 #[cfg(test)]
 pub(super) fn launch(precision: Precision) -> Launch {
     let plan = Plan {
-        count: 5000,
+        blocks: 10,
         receivers: 1,
         senders: 1,
-        addresses: [8, 16, 24, 32],
-        counters: [40, 48],
-        state: 56,
+        addresses: [8, 16, 24, 32, 40, 48],
+        counters: [56, 64],
+        state: 72,
     };
     plan.launch(precision)
 }
 
-impl<T> Drop for PeerVector<T> {
+impl<T> Drop for PeerMemory<T> {
     fn drop(&mut self) {
         // Other GPUs may still store into the halos.
         self.targets.iter().for_each(|target| settle(target.queue()));

@@ -69,24 +69,9 @@ impl Graph {
         stream: cuda::CUstream,
         work: impl FnOnce(cuda::CUstream) -> Result<()>,
     ) -> Result<Self> {
-        let mode = cuda::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        let mut captured =
-            Graph { graph: null_mut(), ready: null_mut(), queue: Arc::clone(&gpu.queue) };
-        // SAFETY: the stream was created above; begin and end are paired whatever `work` returns.
-        let (queued, ended) = unsafe {
-            check(cuda::cuStreamBeginCapture_v2(stream, mode), "beginning a capture")?;
-            let queued = work(stream);
-            (queued, cuda::cuStreamEndCapture(stream, &mut captured.graph))
-        };
-        queued?;
-        check(ended, "ending a capture")?;
-        // SAFETY: the graph has just been captured.
-        let code =
-            unsafe { cuda::cuGraphInstantiateWithFlags(&mut captured.ready, captured.graph, 0) };
-        check(code, "making a graph ready")?;
-        // SAFETY: as above. Without this, the first launch would copy the graph to the GPU.
-        check(unsafe { cuda::cuGraphUpload(captured.ready, stream) }, "uploading a graph")?;
-        Ok(captured)
+        let capture = Capture::begin(gpu, stream)?;
+        work(stream)?;
+        capture.end()?.ready()
     }
 
     /// Queues the captured work on the GPU's stream.
@@ -110,6 +95,79 @@ impl Graph {
         // SAFETY: the graph is instantiated; the addresses it uses are valid by the caller's
         // contract.
         check(unsafe { cuda::cuGraphLaunch(self.ready, stream) }, "launching")
+    }
+}
+
+/// A capture of a stream that has begun. Dropping it ends the capture.
+pub(super) struct Capture<'a> {
+    gpu: &'a Gpu,
+    stream: cuda::CUstream,
+    has_ended: bool,
+}
+
+/// Captured work that cannot be launched yet.
+pub(super) struct Captured(Graph, cuda::CUstream);
+
+impl<'a> Capture<'a> {
+    /// Begins to capture a stream of this GPU, whose context is current.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from the driver.
+    pub fn begin(gpu: &'a Gpu, stream: cuda::CUstream) -> Result<Self> {
+        let mode = cuda::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream exists; the end of the capture follows in any case.
+        check(unsafe { cuda::cuStreamBeginCapture_v2(stream, mode) }, "beginning a capture")?;
+        Ok(Capture { gpu, stream, has_ended: false })
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if the work cannot be captured.
+    pub fn end(mut self) -> Result<Captured> {
+        self.has_ended = true;
+        self.gpu.make_current()?;
+        let queue = Arc::clone(&self.gpu.queue);
+        let mut captured = Graph { graph: null_mut(), ready: null_mut(), queue };
+        // SAFETY: the capture of this stream has begun, and ends once.
+        let code = unsafe { cuda::cuStreamEndCapture(self.stream, &mut captured.graph) };
+        check(code, "ending a capture")?;
+        Ok(Captured(captured, self.stream))
+    }
+}
+
+impl Captured {
+    /// Makes the work ready to launch. No capture is under way on this thread.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from the driver.
+    pub fn ready(self) -> Result<Graph> {
+        let Captured(mut captured, stream) = self;
+        captured.queue.make_current()?;
+        // SAFETY: the graph has just been captured.
+        let code =
+            unsafe { cuda::cuGraphInstantiateWithFlags(&mut captured.ready, captured.graph, 0) };
+        check(code, "making a graph ready")?;
+        // SAFETY: as above. Without this, the first launch would copy the graph to the GPU.
+        check(unsafe { cuda::cuGraphUpload(captured.ready, stream) }, "uploading a graph")?;
+        Ok(captured)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if self.has_ended || self.gpu.make_current().is_err() {
+            return;
+        }
+        let mut graph = null_mut();
+        // SAFETY: the capture of this stream has begun, and ends once; the driver made the graph, which
+        // is null if the capture failed.
+        unsafe {
+            cuda::cuStreamEndCapture(self.stream, &mut graph);
+            if !graph.is_null() {
+                cuda::cuGraphDestroy(graph);
+            }
+        }
     }
 }
 

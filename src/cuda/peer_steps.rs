@@ -32,6 +32,8 @@ impl<T: Scalar> Peers<T> {
         (beta, y): (T, &mut PeerVector<T>),
         (with, results): PeerDots<'_, T>,
     ) -> Result<()> {
+        self.recording.keep([x, &*y]);
+        self.keep_dots(with, results);
         if products.iter().any(adds) {
             self.apply(products, (alpha, x), (beta, y))?;
             return self.dots(x, y, (with, results));
@@ -45,7 +47,7 @@ impl<T: Scalar> Peers<T> {
             gpu.make_current()?;
             let with = with.iter().map(|one| address_with(*one, x, part));
             let with = with.collect::<Result<Vec<_>>>()?;
-            let (x_at, y_at) = (x.parts[part].address(), y.own(part)?.address());
+            let (x_at, y_at) = (x.address(part), y.own(part)?.address());
             let dots = (with.as_slice(), sums.reduction.own_at(part, 0));
             let to = results.iter().map(|result| Ok(result.own(part)?.address()));
             let to = to.collect::<Result<Vec<u64>>>()?;
@@ -65,7 +67,7 @@ impl<T: Scalar> Peers<T> {
 
     /// Runs each product with dot products once without the exchange, and waits, as
     /// [`Peers::new`] does for products alone.
-    fn load_dots(&self, products: &[Products<'_, T>], sums: &mut Sums<T>) -> Result<()> {
+    pub(super) fn load_dots(&self, products: &[Products<'_, T>], sums: &mut Sums<T>) -> Result<()> {
         if sums.loaded {
             return Ok(());
         }
@@ -73,7 +75,7 @@ impl<T: Scalar> Peers<T> {
         let (x, y) = self.vectors_for(products)?;
         for (part, (gpu, operators)) in self.gpus.iter().zip(products).enumerate() {
             gpu.make_current()?;
-            let (x_at, y_at) = (x.parts[part].address(), y.parts[part].address());
+            let (x_at, y_at) = (x.address(part), y.address(part));
             for needs_halo in [false, true] {
                 let dots = (&[DotWith::Y][..], sums.reduction.own_at(part, 0));
                 let (x, y) = ((T::ONE, x_at), (T::ZERO, y_at));
@@ -87,6 +89,15 @@ impl<T: Scalar> Peers<T> {
         Ok(())
     }
 
+    /// Keeps the vectors and results of dot products if work is recorded.
+    fn keep_dots(&self, with: &[DotWith<&PeerVector<T>>], results: &[&mut PeerVector<T>]) {
+        let others = with.iter().filter_map(|one| match one {
+            DotWith::Z(z) => Some(*z),
+            _ => None,
+        });
+        self.recording.keep(others.chain(results.iter().map(|result| &**result)));
+    }
+
     /// Queues dot products of y with x and other vectors over all parts.
     fn dots(
         &self,
@@ -94,6 +105,8 @@ impl<T: Scalar> Peers<T> {
         y: &PeerVector<T>,
         (with, results): PeerDots<'_, T>,
     ) -> Result<()> {
+        self.recording.keep([x, y]);
+        self.keep_dots(with, results);
         let _turn = turn();
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, gpu) in self.gpus.iter().enumerate() {
@@ -140,6 +153,7 @@ impl<T: Scalar> Peers<T> {
         beta: PeerFactor<'_, T>,
         y: &mut PeerVector<T>,
     ) -> Result<()> {
+        self.recording.keep([x, &*y].into_iter().chain(numbers([alpha, beta])));
         for (part, gpu) in self.gpus.iter().enumerate() {
             let (alpha, beta) = (factor_of(part, alpha)?, factor_of(part, beta)?);
             gpu.axpby(alpha, x.own(part)?, beta, y.own_mut(part)?)?;
@@ -159,6 +173,7 @@ impl<T: Scalar> Peers<T> {
         y: &mut PeerVector<T>,
         result: &mut PeerVector<T>,
     ) -> Result<()> {
+        self.recording.keep([x, &*y, &*result].into_iter().chain(numbers([alpha, beta])));
         let _turn = turn();
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, gpu) in self.gpus.iter().enumerate() {
@@ -183,12 +198,18 @@ impl<T: Scalar> Peers<T> {
         beta: PeerFactor<'_, T>,
         r: &PeerVector<T>,
     ) -> Result<()> {
+        self.recording.keep([&*p, &*x, r].into_iter().chain(numbers([alpha, beta])));
         for (part, gpu) in self.gpus.iter().enumerate() {
             let (alpha, beta) = (factor_of(part, alpha)?, factor_of(part, beta)?);
             gpu.advance(alpha, p.own_mut(part)?, x.own_mut(part)?, beta, r.own(part)?)?;
         }
         Ok(())
     }
+}
+
+/// Returns the numbers of factors.
+fn numbers<'a, T>(factors: [PeerFactor<'a, T>; 2]) -> impl Iterator<Item = &'a PeerVector<T>> {
+    factors.into_iter().filter_map(|(_, quotient)| quotient).flatten()
 }
 
 /// Returns the other vector of a dot product of y by the address of a part's own elements. That of x is

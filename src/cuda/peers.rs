@@ -10,6 +10,7 @@ use super::access::open_memory;
 use super::exchange::{Exchange, PeerVector};
 use super::fork::Fork;
 use super::part::{Graphs, Products, Steps, adds, has_inner, multiply};
+use super::record::Recording;
 use super::reduce::Reduction;
 use super::{Gpu, handle};
 use crate::error::{Error, Result};
@@ -24,6 +25,8 @@ pub(crate) struct Peers<T> {
     /// The second stream of each GPU, for products that overlap with the exchange.
     forks: Vec<Fork>,
     pub(super) sums: Mutex<Sums<T>>,
+    /// Work that is being recorded.
+    pub(super) recording: Recording<T>,
     /// A thread for each GPU that queues its products; `None` if the caller's thread queues all.
     threads: Option<Arc<PartThreads>>,
 }
@@ -84,6 +87,7 @@ impl<T: Scalar> Peers<T> {
             halos: Exchange::new(&gpus, sent, T::PRECISION)?,
             forks: gpus.iter().map(fork).collect::<Result<_>>()?,
             sums: Mutex::new(sums),
+            recording: Recording::default(),
             threads,
             gpus,
         };
@@ -152,6 +156,7 @@ impl<T: Scalar> Peers<T> {
         x: (T, &PeerVector<T>),
         (beta, y): (T, &mut PeerVector<T>),
     ) -> Result<()> {
+        self.recording.keep([x.1, &*y]);
         let _turn = turn();
         let y = (beta, &*y);
         self.each_part(&|part| {
@@ -217,9 +222,10 @@ impl<T: Scalar> Peers<T> {
         done.try_for_each(|done| done.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the second stream if rows of the part are multiplied during the exchange.
+    /// Returns the second stream if rows of the part are multiplied during the exchange. Recorded work
+    /// is one graph, where a branch takes longer than it saves.
     pub(super) fn fork_of(&self, part: usize, operators: &Products<'_, T>) -> Option<&Fork> {
-        let overlaps = self.halos.concerns(part) && has_inner(operators);
+        let overlaps = self.halos.concerns(part) && has_inner(operators) && !self.recording.is_on();
         overlaps.then_some(&self.forks[part])
     }
 
@@ -274,7 +280,7 @@ unsafe fn multiply_part<T: Scalar>(
     (beta, y): (T, &PeerVector<T>),
     stream: cuda::CUstream,
 ) -> Result<()> {
-    let (x, y) = ((alpha, x.parts[part].address()), (beta, y.own(part)?.address()));
+    let (x, y) = ((alpha, x.address(part)), (beta, y.own(part)?.address()));
     // SAFETY: by this function's own contract.
     unsafe { multiply(operators, needs_halo, x, y, stream) }
 }

@@ -28,6 +28,13 @@ pub(crate) struct PeerProduct<'a, T> {
     values: PhantomData<&'a T>,
 }
 
+/// Recorded work; none exists in this build.
+#[derive(Debug)]
+pub(crate) struct PeerGraphs<'a, T> {
+    never: Infallible,
+    values: PhantomData<&'a T>,
+}
+
 /// The operators of a part; none exist in this build.
 pub(crate) type Products<'a, T> = Vec<(&'a Group, &'a GpuOperator<T>)>;
 
@@ -122,6 +129,18 @@ impl<T: Scalar> Peers<T> {
         _x: (T, &PeerVector<T>),
         _y: (T, &mut PeerVector<T>),
     ) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Records work.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn record(
+        &self,
+        _products: &[Products<'_, T>],
+        _work: impl FnOnce() -> Result<()>,
+    ) -> Result<PeerGraphs<'_, T>> {
         match self.never {}
     }
 
@@ -229,6 +248,16 @@ impl<T> PeerProduct<'_, T> {
     }
 
     /// Queues the product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn launch(&self) -> Result<()> {
+        match self.never {}
+    }
+}
+
+impl<T: Scalar> PeerGraphs<'_, T> {
+    /// Queues the recorded work.
     ///
     /// # Errors
     /// Never called.

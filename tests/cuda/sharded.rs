@@ -1,7 +1,7 @@
 //! Matrices divided among GPUs whose vectors stay there: products are those of the whole matrix, for
-//! vectors that change between products too. With one GPU, its two parts have a stream each, and no
-//! other test uses it meanwhile: a driver's call that waits for the whole GPU would keep one part from
-//! being queued, for which the other waits.
+//! vectors that change between products too. No other test uses the GPUs meanwhile: a driver's call that
+//! waits for a whole GPU would keep one part from being queued, for which the other waits. With one GPU,
+//! its two parts have a stream each.
 
 use std::sync::{Arc, RwLockWriteGuard};
 
@@ -16,11 +16,12 @@ use super::{alone, gpu};
 /// Products of a captured product, each with another x.
 const REPLAYS: u32 = 10_000;
 
-/// A tuner for each GPU, or two of the only one, which no other test then uses; `None` without a GPU.
-pub fn tuners() -> Option<(Tuners, Option<RwLockWriteGuard<'static, ()>>)> {
+/// A tuner for each GPU, or two of the only one, which no other test uses until the guard is dropped;
+/// `None` without a GPU.
+pub fn tuners() -> Option<(Tuners, RwLockWriteGuard<'static, ()>)> {
     gpu()?;
     let gpus = (0..4).take_while(|&index| Gpu::open(index).is_ok()).count();
-    let turn = (gpus == 1).then(alone);
+    let turn = alone();
     let names = if gpus == 1 { vec![0, 0] } else { (0..gpus).collect() };
     println!("parts on {names:?} of {gpus} GPUs");
     let data = std::env::temp_dir().join(format!("ellect-sharded-{}", std::process::id()));

@@ -123,6 +123,57 @@ fn a_solver_on_several_gpus_waits_for_nothing() {
     }
 }
 
+/// Two iterations at a time are one graph for each GPU; the vectors that they use may be dropped.
+#[test]
+fn recorded_iterations_are_those_that_are_queued() {
+    let Some((tuners, _turn)) = tuners() else { return };
+    let csr: Csr<f64> = "stencil7:30000".parse::<Spec>().expect("a class and rows").make();
+    let workload = Workload { spmvs: 1_000, ..Workload::default() };
+    for mode in [Mode::Vector, Mode::Overlap, Mode::Naive, Mode::Task, Mode::PcsrII] {
+        let split = mode.split().unwrap_or(Split::EqualNonzeros);
+        let tuners = tuners.clone().with_mode(mode);
+        let a = tuners.prepare_sharded(&csr, &workload, split).expect("it applies");
+        let gpus = a.on_gpus().expect("GPUs reach each other");
+        let zeros = vec![0.0; csr.nrows()];
+        let scatter = |host: &[f64]| gpus.scatter_x(host).expect("memory suffices");
+        let number = || gpus.number().expect("memory suffices");
+        let b = vec![1.0; csr.nrows()];
+        let start = || {
+            let (x, r, p, q) = (scatter(&zeros), scatter(&b), scatter(&b), scatter(&zeros));
+            let mut state = State { x, r, p, q, rr: number(), next: number(), pq: number() };
+            gpus.dot_into(&state.r, &state.r, &mut state.rr).expect("they fit");
+            state
+        };
+        let two = |gpus: &OnGpus<'_, f64>, state: &mut State<f64>| {
+            (0..2).try_for_each(|_| {
+                fused(gpus, state)?;
+                std::mem::swap(&mut state.rr, &mut state.next);
+                Ok(())
+            })
+        };
+        let (mut queued, mut recorded) = (start(), start());
+        (0..100).try_for_each(|_| two(&gpus, &mut queued)).expect("they fit");
+        let graphs = gpus.record(|gpus| two(gpus, &mut recorded)).expect("it is recorded");
+        let State { x, p, .. } = recorded;
+        drop(p);
+        (0..100).try_for_each(|_| graphs.launch()).expect("it was recorded");
+        let [mut wanted, mut got] = [zeros.clone(), zeros.clone()];
+        gpus.gather_x(&queued.x, &mut wanted).expect("it fits");
+        gpus.gather_x(&x, &mut got).expect("it fits");
+        assert!(got == wanted && got[0] > 0.0, "{mode}");
+
+        let waits = gpus.record(|gpus| gpus.synchronize());
+        assert!(matches!(waits, Err(Error::Device { .. })), "{mode}: {waits:?}");
+        let nested = gpus.record(|gpus| gpus.record(|_| Ok(())).map(|_| ()));
+        assert!(matches!(nested, Err(Error::Argument(_))), "{mode}: {nested:?}");
+        graphs.launch().expect("faults of other records do not matter");
+        two(&gpus, &mut queued).expect("they fit");
+        gpus.gather_x(&queued.x, &mut wanted).expect("it fits");
+        gpus.gather_x(&x, &mut got).expect("it fits");
+        assert!(got == wanted, "{mode} after faults");
+    }
+}
+
 #[test]
 fn vectors_that_are_divided_in_another_way_are_refused() {
     let Some((tuners, _turn)) = tuners() else { return };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cust::sys as cuda;
 
 use super::{lost, settle};
-use crate::cuda::exchange::{LIMIT_S, Peer, Wires};
+use crate::cuda::exchange::{BLOCKS, LIMIT_S, Peer, Wires};
 use crate::cuda::ipc::{Exported, HANDLE, Opened};
 use crate::cuda::memory::{Memory, Queue};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, Vector};
@@ -15,15 +15,16 @@ use crate::error::Result;
 use crate::partition::{Agreed, Routes, Tell, Told, WORD};
 use crate::scalar::Scalar;
 
-/// Columns of a rank's shared memory, with a word of 8 bytes for each rank: two kinds of counters for
-/// halos and for sums, marks of ranks that have closed the memory, and shares of a sum.
+/// Columns of a rank's shared memory, with a word of 8 bytes for each rank: counters for halos and for
+/// sums, of each kind one that says that it is ready and one for each block whose elements have arrived;
+/// marks of ranks that have closed the memory; and shares of a sum.
 const READY: u64 = 0;
-const ARRIVED: u64 = 1;
-const SUM_READY: u64 = 2;
-const SUM_ARRIVED: u64 = 3;
-const CLOSED: u64 = 4;
-const SHARES: u64 = 5;
-const COLUMNS: u64 = 6;
+const ARRIVED: u64 = READY + 1;
+const SUM_READY: u64 = ARRIVED + BLOCKS;
+const SUM_ARRIVED: u64 = SUM_READY + 1;
+const CLOSED: u64 = SUM_ARRIVED + BLOCKS;
+const SHARES: u64 = CLOSED + 1;
+const COLUMNS: u64 = SHARES + 1;
 
 /// Vectors whose memory can be lent again.
 const SLOTS: usize = 256;
@@ -286,7 +287,7 @@ fn announced<R>(own: Result<R>, tell: Tell<'_>) -> Result<(Result<R>, Told)> {
     Ok((own, told))
 }
 
-/// Returns the wires of these routes, whose counters are in two columns of each rank's memory.
+/// Returns the wires of these routes, whose counters begin in two columns of each rank's memory.
 fn wires(routes: &Routes, boards: &[u64], [ready, arrived]: [u64; 2]) -> Wires {
     let size = routes.size;
     let mut end = 0;
@@ -295,12 +296,14 @@ fn wires(routes: &Routes, boards: &[u64], [ready, arrived]: [u64; 2]) -> Wires {
         end
     });
     let ready_at = |of: usize, turn: usize| boards[of] + column(ready, size) + 8 * turn as u64;
-    let arrived_at = |of: usize, turn: usize| boards[of] + column(arrived, size) + 8 * turn as u64;
+    let arrived_at =
+        |of: usize, turn: usize| boards[of] + column(arrived, size) + 8 * BLOCKS * turn as u64;
     Wires {
         ends: ends.collect(),
         from: routes.elements(),
         ready_there: routes.receives.iter().map(|r| ready_at(r.from, r.turn)).collect(),
         arrived_there: routes.sends.iter().map(|s| arrived_at(s.to, s.turn)).collect(),
+        arriving: routes.receives.iter().map(|r| r.count).collect(),
         counters: [ready_at(routes.rank, 0), arrived_at(routes.rank, 0)],
         waits_for: routes.waits_for(),
     }
