@@ -7,12 +7,12 @@
 use super::mode::{LAUNCH_S, Mode};
 use crate::units::time;
 
-/// Time that the exchange of halos adds to a product, beside that of the bytes, in seconds: 10 to 13 us
-/// were measured with the mode `vector` on 2 and 4 H200.
-const EXCHANGE_S: f64 = 10e-6;
+/// Time that the exchange of halos adds to a product, beside that of the bytes, in seconds: 6.1 to 7.5
+/// us were measured with the mode `vector` on 2 H200.
+const EXCHANGE_S: f64 = 6.5e-6;
 
-/// Time that two halves of a product cost beyond the longer one, in seconds; 3 to 8 us were measured.
-const JOIN_S: f64 = 4e-6;
+/// Time that two halves of a product cost beyond the longer one, in seconds; 2 to 8 us were measured.
+const JOIN_S: f64 = 3e-6;
 
 /// Bandwidth of NVLink for a halo, in bytes a second: measured with stores of 64 MB on H200.
 const LINK: f64 = 364e9;
@@ -248,19 +248,19 @@ mod tests {
         Works { parts: vec![part; gpus], ..works }
     }
 
-    /// Lines of tests/results/multi_gpu.md: time on one GPU, rows, halo, GPUs, mode, efficiency.
-    const MEASURED: [(f64, usize, usize, usize, Mode, f64); 12] = [
-        (34.8, 2_097_152, 16_384, 2, Mode::Vector, 0.633),
-        (34.8, 2_097_152, 16_384, 2, Mode::Overlap, 0.766),
-        (279.8, 16_777_216, 65_536, 2, Mode::Vector, 0.903),
-        (279.8, 16_777_216, 65_536, 2, Mode::Overlap, 0.971),
-        (65.2, 2_000_000, 15_876, 2, Mode::Vector, 0.731),
-        (65.2, 2_000_000, 15_876, 2, Mode::Overlap, 0.928),
-        (407.7, 4_500_000, 38_988, 2, Mode::Vector, 0.927),
-        (407.7, 4_500_000, 38_988, 2, Mode::Overlap, 0.964),
-        (34.7, 2_097_152, 32_768, 4, Mode::Vector, 0.419),
+    /// Lines of tests/results/multi_gpu.md: time on one GPU, rows, halo, GPUs, mode, efficiency. With four
+    /// GPUs, `overlap` waits for the host.
+    const MEASURED: [(f64, usize, usize, usize, Mode, f64); 11] = [
+        (34.9, 2_097_152, 16_384, 2, Mode::Vector, 0.711),
+        (34.9, 2_097_152, 16_384, 2, Mode::Overlap, 0.880),
+        (280.1, 16_777_216, 65_536, 2, Mode::Vector, 0.928),
+        (280.1, 16_777_216, 65_536, 2, Mode::Overlap, 0.971),
+        (407.1, 4_500_000, 38_988, 2, Mode::Overlap, 0.962),
+        (131.6, 4_000_000, 25_441, 2, Mode::Overlap, 0.958),
+        (503.6, 16_000_000, 63_504, 2, Mode::Overlap, 0.971),
+        (1113.5, 67_108_864, 164_836, 2, Mode::Overlap, 0.991),
+        (2217.8, 134_217_728, 262_144, 2, Mode::Overlap, 0.992),
         (34.7, 2_097_152, 32_768, 4, Mode::Overlap, 0.316),
-        (64.9, 2_000_000, 31_879, 4, Mode::Vector, 0.552),
         (64.9, 2_000_000, 31_879, 4, Mode::Overlap, 0.579),
     ];
 
@@ -272,7 +272,7 @@ mod tests {
         };
         let mut errors: Vec<f64> = MEASURED.iter().map(error).collect();
         errors.sort_by(f64::total_cmp);
-        assert!(errors[6] < 0.03 && errors[11] < 0.1, "{errors:?}");
+        assert!(errors[5] < 0.02 && errors[10] < 0.06, "{errors:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::partition::{Partition, metis, windows};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// Neighbouring rows, as many in each part: PCSR-I of G. He, J. Gao, A Novel CSR-Based
+    /// Neighbouring rows, as many in each part but for those of a node, which stay together: PCSR-I of G. He, J. Gao, A Novel CSR-Based
     /// Sparse Matrix-Vector Multiplication on GPUs, 2016, section 5.3.
     EqualRows,
     /// Neighbouring rows, about as many entries in each part: PCSR-II there.
@@ -61,7 +61,10 @@ impl Split<'_> {
     pub(super) fn partition(self, pattern: Pattern<'_>, parts: usize) -> Result<Partition> {
         let nrows = pattern.nrows();
         match self {
-            Split::EqualRows => Ok(Partition::of_neighbours(windows(nrows, parts))),
+            Split::EqualRows => {
+                let bounds = between_nodes(pattern, windows(nrows, parts));
+                Ok(Partition::of_neighbours(bounds))
+            }
             Split::EqualNonzeros => {
                 Ok(Partition::of_neighbours(by_shares(pattern, &vec![1.0; parts])))
             }
@@ -108,7 +111,25 @@ pub(super) fn by_shares(pattern: Pattern<'_>, shares: &[f64]) -> Vec<usize> {
         before += share;
         crate::par::partition_point(nrows, |row| row_ptr[row] + row < wanted)
     });
-    bounds.chain([nrows]).collect()
+    between_nodes(pattern, bounds.chain([nrows]).collect())
+}
+
+/// Most rows of a node, such as the unknowns of a finite element's corner.
+const NODE: usize = 16;
+
+/// Moves the bounds between parts to the nearest earlier rows that begin a node: rows of one node have
+/// equal columns. A node that is cut would misplace the dense blocks of both parts.
+fn between_nodes(pattern: Pattern<'_>, mut bounds: Vec<usize>) -> Vec<usize> {
+    let nrows = pattern.nrows();
+    let continues = |row: usize| {
+        let is_within = row > 0 && row < nrows && !pattern.row(row).is_empty();
+        is_within && pattern.row(row) == pattern.row(row - 1)
+    };
+    for bound in &mut bounds {
+        let begins = (bound.saturating_sub(NODE - 1)..=*bound).rev().find(|&row| !continues(row));
+        *bound = begins.unwrap_or(*bound);
+    }
+    bounds
 }
 
 #[cfg(test)]
@@ -133,6 +154,23 @@ mod tests {
             Csr::<f64>::from_triplets(90, 90, (0..90).map(|i| (i, i, 1.0))).expect("in range");
         assert_eq!(by_shares(csr.pattern(), &[1.0, 2.0, 6.0]), [0, 10, 30, 90]);
         assert_eq!(by_shares(csr.pattern(), &[1.0; 4]), [0, 23, 45, 68, 90]);
+    }
+
+    #[test]
+    fn rows_of_a_node_stay_together() {
+        let csr: Csr<f64> = crate::generate::by_name("elasticity", 2000, 1).expect("a class");
+        for parts in [2, 3, 7, 64] {
+            for split in [Split::EqualRows, Split::EqualNonzeros] {
+                let bounds = split.partition(csr.pattern(), parts).expect("it applies").bounds;
+                assert!(bounds.iter().all(|bound| bound % 3 == 0), "{split:?}: {bounds:?}");
+                assert!(bounds.is_sorted() && bounds[0] == 0 && bounds[parts] == csr.nrows());
+            }
+        }
+        // All rows have the same columns, so none begins a node.
+        let dense = (0..60).flat_map(|i| (0..60).map(move |j| (i, j, 1.0)));
+        let csr = Csr::<f64>::from_triplets(60, 60, dense).expect("in range");
+        let bounds = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies").bounds;
+        assert_eq!(bounds, [0, 20, 40, 60]);
     }
 
     #[test]
