@@ -4,10 +4,9 @@
 //! take them; each group reads the matrix once. Kernels gather the elements that all vectors of a group
 //! have in one row. They are fastest where these follow each other in memory (row-major), so the
 //! vectors of a column-major group are copied to that form first, unless neighbouring rows of the
-//! matrix read neighbouring elements, where the copy costs more than it saves. Either a lane multiplies
-//! with all vectors of a group, or each of neighbouring lanes with one, which suits rows that read
-//! elements in many places. [`GpuOperator::ready_many`] times the ways. A format without such kernels
-//! multiplies one vector after the other.
+//! matrix read neighbouring elements, where the copy costs more than it saves
+//! ([`GpuOperator::ready_many`] times both). A format without such kernels multiplies one vector after
+//! the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -56,8 +55,6 @@ pub(super) struct SeveralVectors {
     scratch: Mutex<Option<Memory>>,
     /// Set if column-major vectors are not packed.
     direct: AtomicBool,
-    /// Set if packed vectors are spread over lanes.
-    spread: AtomicBool,
     /// Vectors for which [`GpuOperator::ready_many`] was called: the largest group; with cuSPARSE, their
     /// number.
     ready: AtomicU32,
@@ -227,17 +224,6 @@ impl<T: Scalar> GpuOperator<T> {
         Ok(place.get_or_init(|| wide))
     }
 
-    /// Returns the launches for packed vectors that were found to be the fastest.
-    fn kernels_for_packed(&self, vectors: u32) -> Result<&[PreparedLaunch]> {
-        if self.several.spread.load(Ordering::Relaxed) {
-            let spread = self.kernels_for(Several { vectors, access: Access::Spread })?;
-            if !spread.is_empty() {
-                return Ok(spread);
-            }
-        }
-        self.kernels_for(Several { vectors, access: Access::Packed })
-    }
-
     /// Queues the product with one group of vectors.
     ///
     /// # Safety
@@ -258,10 +244,8 @@ impl<T: Scalar> GpuOperator<T> {
             }
             let direct = self.several.direct.load(Ordering::Relaxed);
             let packed = x.is_packed::<T>(width);
-            let kernels = match direct && !packed {
-                true => self.kernels_for(Several { vectors: width, access: Access::Strided })?,
-                false => self.kernels_for_packed(width)?,
-            };
+            let access = if direct && !packed { Access::Strided } else { Access::Packed };
+            let kernels = self.kernels_for(Several { vectors: width, access })?;
             if packed || direct {
                 return self.queue_kernels(kernels, product);
             }
@@ -365,31 +349,17 @@ impl<T: Scalar> GpuOperator<T> {
         let scratch = self.several.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         self.scratch_in(scratch)?;
         for vectors in WIDTHS.into_iter().filter(|&vectors| vectors <= width) {
-            for access in [Access::Packed, Access::Strided, Access::Spread] {
+            for access in [Access::Packed, Access::Strided] {
                 self.kernels_for(Several { vectors, access })?;
             }
         }
         if by_vendor {
-            self.time_group(count as u32, Access::Packed)?;
+            self.time_group(count as u32, false)?;
         }
         if width > 1 {
-            let mut ways = vec![Access::Packed, Access::Strided];
-            let spread = Several { vectors: width, access: Access::Spread };
-            if !self.kernels_for(spread)?.is_empty() {
-                ways.push(Access::Spread);
-            }
-            let times = ways.into_iter().map(|way| Ok((self.time_group(width, way)?, way)));
-            let times = times.collect::<Result<Vec<_>>>()?;
-            let fastest = |ways: &[Access]| {
-                let of_these = times.iter().filter(|(_, way)| ways.contains(way));
-                of_these.min_by_key(|(time, _)| *time).map(|&(_, way)| way)
-            };
-            let packed = fastest(&[Access::Packed, Access::Spread]);
-            let direct = fastest(&[Access::Packed, Access::Spread, Access::Strided]);
-            let [spread, direct] =
-                [packed == Some(Access::Spread), direct == Some(Access::Strided)];
-            self.several.spread.store(spread, Ordering::Relaxed);
-            self.several.direct.store(direct, Ordering::Relaxed);
+            let [direct, packed] = [true, false].map(|direct| self.time_group(width, direct));
+            let (direct, packed) = (direct?, packed?);
+            self.several.direct.store(direct < packed, Ordering::Relaxed);
         }
         self.gpu.synchronize()?;
         let ready = if by_vendor { count as u32 } else { width };
@@ -397,32 +367,9 @@ impl<T: Scalar> GpuOperator<T> {
         Ok(())
     }
 
-    /// Lets later products with several vectors read them in this way, where the format has such kernels.
-    ///
-    /// [`GpuOperator::ready_many`] takes the way that was fastest when it timed them. The ways add the
-    /// products of a row in different orders, so call this after it where results must have equal bits
-    /// from run to run.
-    ///
-    /// ```no_run
-    /// # use ellect::format::Access;
-    /// # use ellect::{Csr, Tuner, Workload};
-    /// # fn main() -> ellect::Result<()> {
-    /// # let csr = Csr::from_triplets(1, 1, [(0, 0, 4.0)])?;
-    /// let operator = Tuner::open("cuda:0")?.prepare(&csr, &Workload::default())?;
-    /// let a = operator.on_device().expect("prepared on a GPU");
-    /// a.ready_many(8)?;
-    /// a.access_many(Access::Packed);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn access_many(&self, access: Access) {
-        self.several.spread.store(access == Access::Spread, Ordering::Relaxed);
-        self.several.direct.store(access == Access::Strided, Ordering::Relaxed);
-    }
-
     /// Times products with column-major vectors.
-    fn time_group(&self, width: u32, way: Access) -> Result<Duration> {
-        self.access_many(way);
+    fn time_group(&self, width: u32, direct: bool) -> Result<Duration> {
+        self.several.direct.store(direct, Ordering::Relaxed);
         let bytes = |n: usize| u64::from(width) * size_of::<T>() as u64 * n as u64;
         let x = Memory::zeros(bytes(self.ncols), &self.gpu.queue)?;
         let y = Memory::new(bytes(self.nrows), &self.gpu.queue)?;

@@ -1,6 +1,6 @@
 //! Ways to divide the rows of a matrix among parts.
 
-use crate::csr::Pattern;
+use crate::csr::{Csr, Pattern};
 use crate::error::{Error, Result};
 use crate::partition::{Partition, metis, windows};
 
@@ -75,11 +75,18 @@ impl Split<'_> {
             // METIS makes a single part of nothing.
             Split::FewCuts if nrows == 0 => Split::EqualRows.partition(pattern, parts),
             Split::FewCuts => {
-                let mean = nrows as f64 / parts as f64;
-                let most = ((mean * MOST_ROWS) as usize).max(nrows.div_ceil(parts));
-                metis(pattern, parts, most).map_err(|refusal| {
-                    Error::argument(format!("{refusal}; divide it by equal nonzeros instead"))
-                })
+                let cut = |pattern: Pattern<'_>| {
+                    let rows = pattern.nrows();
+                    let mean = rows as f64 / parts as f64;
+                    let most = ((mean * MOST_ROWS) as usize).max(rows.div_ceil(parts));
+                    metis(pattern, parts, most).map_err(|refusal| {
+                        Error::argument(format!("{refusal}; divide it by equal nonzeros instead"))
+                    })
+                };
+                match rows_of_a_node(pattern) {
+                    1 => cut(pattern),
+                    rows => Ok(of_rows(&cut(of_nodes(pattern, rows)?.pattern())?, rows)),
+                }
             }
             Split::Owners(owners) => {
                 if owners.len() != nrows {
@@ -132,10 +139,53 @@ fn between_nodes(pattern: Pattern<'_>, mut bounds: Vec<usize>) -> Vec<usize> {
     bounds
 }
 
+/// Returns the number of rows of each node if all nodes have as many, and their rows' columns are those of
+/// whole nodes; 1 otherwise.
+fn rows_of_a_node(pattern: Pattern<'_>) -> usize {
+    let nrows = pattern.nrows();
+    if nrows == 0 || nrows != pattern.ncols() {
+        return 1;
+    }
+    let rows =
+        (1..nrows.min(NODE)).take_while(|&row| pattern.row(row) == pattern.row(0)).count() + 1;
+    let is_node = |first: usize| {
+        let columns = pattern.row(first);
+        let mut nodes = columns.chunks(rows);
+        (first + 1..first + rows).all(|row| pattern.row(row) == columns)
+            && nodes.all(|node| {
+                let next = |(k, &column): (usize, &u32)| column as usize == node[0] as usize + k;
+                node.len() == rows
+                    && node[0] as usize % rows == 0
+                    && node.iter().enumerate().all(next)
+            })
+    };
+    let fits = rows > 1 && nrows % rows == 0 && (0..nrows).step_by(rows).all(is_node);
+    if fits { rows } else { 1 }
+}
+
+/// Returns the pattern of the nodes of a matrix, of `rows` rows each, with values that mean nothing.
+fn of_nodes(pattern: Pattern<'_>, rows: usize) -> Result<Csr<f32>> {
+    let (mut row_ptr, mut nodes) = (vec![0], Vec::with_capacity(pattern.nnz() / (rows * rows)));
+    for first in (0..pattern.nrows()).step_by(rows) {
+        nodes.extend(pattern.row(first).iter().step_by(rows).map(|&column| column / rows as u32));
+        row_ptr.push(nodes.len());
+    }
+    let (n, values) = (row_ptr.len() - 1, vec![0.0; nodes.len()]);
+    Csr::new(n, n, row_ptr, nodes, values)
+}
+
+/// Returns the partition of the rows of a matrix whose nodes, of `rows` rows each, are divided.
+fn of_rows(nodes: &Partition, rows: usize) -> Partition {
+    let all = |&node: &u32| (0..rows as u32).map(move |k| node * rows as u32 + k);
+    Partition {
+        order: nodes.order.iter().flat_map(all).collect(),
+        bounds: nodes.bounds.iter().map(|bound| bound * rows).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Csr;
 
     #[test]
     fn a_dense_row_gets_a_part_of_its_own() {
@@ -171,6 +221,25 @@ mod tests {
         let csr = Csr::<f64>::from_triplets(60, 60, dense).expect("in range");
         let bounds = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies").bounds;
         assert_eq!(bounds, [0, 20, 40, 60]);
+    }
+
+    #[cfg(feature = "metis")]
+    #[test]
+    fn metis_divides_nodes_where_all_have_as_many_rows() {
+        let csr: Csr<f64> = crate::generate::by_name("elasticity", 3000, 1).expect("a class");
+        assert_eq!(rows_of_a_node(csr.pattern()), 3);
+        let partition = Split::FewCuts.partition(csr.pattern(), 4).expect("it applies");
+        assert!(partition.bounds.iter().all(|bound| bound % 3 == 0), "{:?}", partition.bounds);
+        for node in partition.order.chunks(3) {
+            assert!(node[0] % 3 == 0 && node[1] == node[0] + 1 && node[2] == node[0] + 2);
+        }
+        let mut rows = partition.order.clone();
+        rows.sort_unstable();
+        assert!(rows.iter().enumerate().all(|(i, &row)| i == row as usize), "every row once");
+        let heat: Csr<f64> = crate::generate::by_name("heat", 900, 1).expect("a class");
+        assert_eq!(rows_of_a_node(heat.pattern()), 1);
+        let apart = Csr::<f64>::from_triplets(4, 4, (0..4).map(|i| (i, 0, 1.0))).expect("in range");
+        assert_eq!(rows_of_a_node(apart.pattern()), 1, "the columns are not those of nodes");
     }
 
     #[test]

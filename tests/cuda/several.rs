@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ellect::analysis::Analysis;
 use ellect::cuda::{DeviceCsr, DeviceDense, DeviceDenseMut, Gpu, GpuOperator};
 use ellect::dense::{DenseMut, DenseRef, Order};
-use ellect::format::{Access, Candidate, Role};
+use ellect::format::{Candidate, Role};
 use ellect::generate::Spec;
 use ellect::{Csr, Error, Scalar, Tuner, Workload, check};
 
@@ -211,14 +211,6 @@ fn check_candidates<T: Scalar>(
         }
         a.ready_many(8).unwrap_or_else(|error| panic!("{what}: {error}"));
         check_products(&format!("{what}, made ready"), &a, &want);
-        if candidate.format.name == "csr" {
-            for access in [Access::Packed, Access::Strided, Access::Spread] {
-                a.access_many(access);
-                let what = format!("{what}, {access:?}");
-                check_products(&what, &a, &want);
-                check_not_finite(&what, &a, &csr);
-            }
-        }
         let values = gpu.vector(doubled.values()).expect("memory suffices");
         a.update_values(&values).unwrap_or_else(|error| panic!("{what}: {error}"));
         check_products(&format!("{what}, updated"), &a, &want_doubled);

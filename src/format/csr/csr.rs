@@ -136,23 +136,14 @@ impl Storage for CsrFormat {
         let (stem, lanes) = stem.rsplit_once("_t")?;
         let lanes = lanes.parse().ok()?;
         let (word, now) = if lanes > FEW_UP_TO { ("most", MOST) } else { ("few", FEW) };
-        let vectors = u64::from(several.vectors);
-        let wide = stem.strip_prefix(one.image)?;
         // The blocks of pieces do not become fewer with the lanes of a row.
-        let (images, name, [now, spread]) = match (one.image, stem) {
-            (WHOLE_ROWS | STAGED_ROWS, _) => {
-                (["csr_several", "csr_spread"], WHOLE_ROWS, [now, vectors])
-            }
-            (CUT_ROWS, CUT_ROWS) => {
-                let lanes = [now, vectors].map(|now| now.max(lanes));
-                (["csr_long_several", "csr_long_spread"], CUT_ROWS, lanes)
-            }
+        let (image, name, now) = match (one.image, stem) {
+            (WHOLE_ROWS | STAGED_ROWS, _) => ("csr_several", WHOLE_ROWS, now),
+            (CUT_ROWS, CUT_ROWS) => ("csr_long_several", CUT_ROWS, now.max(lanes)),
             _ => return None,
         };
-        let stems = [format!("{name}{wide}_{word}"), format!("{name}{wide}")];
-        let kernel = |k: usize| (images[k], stems[k].as_str(), precision);
-        let together = several.launch(one, kernel(0), [lanes, now, PARTS], &[]);
-        together.or_else(|| several.launch_spread(one, kernel(1), [lanes, spread]))
+        let stem = format!("{name}{}_{word}", stem.strip_prefix(one.image)?);
+        Some(several.launch(one, (image, &stem, precision), [lanes, now, PARTS], &[]))
     }
 
     fn build(

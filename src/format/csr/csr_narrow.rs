@@ -75,6 +75,7 @@ impl<N: Narrow> Storage for CsrNarrow<N> {
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("csr");
     const STORES: StoredValues = N::STORES;
+    const SAVES: f64 = narrow::saves_for::<N>([0.4, 0.4, 0.2]);
     const KERNELS_OF: &'static [&'static str] = &["csr"];
 
     type Layout<T: Scalar> = CsrNarrowLayout<N>;

@@ -352,7 +352,7 @@ pub(super) fn several(
     let (stem, precision) = one.kernel.rsplit_once('_')?;
     let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
     // A thread multiplies two rows with one vector, and one row with several.
-    several.launch(one, (several_image, stem, precision), [1, 2, parts], &[])
+    Some(several.launch(one, (several_image, stem, precision), [1, 2, parts], &[]))
 }
 
 /// Threads that share a row in products with 8 packed vectors.

@@ -76,7 +76,7 @@ impl<N: Narrow> Storage for HdiaNarrow<N> {
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("hdia");
     const STORES: StoredValues = N::STORES;
-    const SAVES: f64 = 0.85;
+    const SAVES: f64 = narrow::saves_for::<N>([0.85, 0.35, 0.0]);
 
     type Layout<T: Scalar> = DiagonalLayout<T, In<N>>;
 

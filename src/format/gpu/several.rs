@@ -28,7 +28,7 @@ pub struct Several {
 /// use ellect::format::{Access, Several};
 ///
 /// // One vector alone has no neighbours to be packed with.
-/// let packed = |several: &&Several| several.access != Access::Strided;
+/// let packed = |several: &&Several| several.access == Access::Packed;
 /// assert!(Several::ALL.iter().filter(packed).all(|several| several.vectors > 1));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,11 @@ pub enum Access {
     Packed,
     /// They are anywhere, in equal distances.
     Strided,
-    /// As packed; neighbouring lanes share a row of the matrix, and each multiplies with one vector.
-    Spread,
 }
 
 impl Several {
-    /// All kernels for several vectors. A format has all that are packed and strided or none, and may have
-    /// those that are spread.
-    pub const ALL: [Several; 9] = [
+    /// All kernels for several vectors; a format has all of them or none.
+    pub const ALL: [Several; 7] = [
         Several { vectors: 1, access: Access::Strided },
         Several { vectors: 2, access: Access::Strided },
         Several { vectors: 4, access: Access::Strided },
@@ -52,8 +49,6 @@ impl Several {
         Several { vectors: 2, access: Access::Packed },
         Several { vectors: 4, access: Access::Packed },
         Several { vectors: 8, access: Access::Packed },
-        Several { vectors: 4, access: Access::Spread },
-        Several { vectors: 8, access: Access::Spread },
     ];
 
     /// Returns the place of this kernel in [`Several::ALL`]; `None` if there is no such kernel.
@@ -61,50 +56,26 @@ impl Several {
         Several::ALL.iter().position(|&other| other == self)
     }
 
-    /// Returns the launch for several vectors in place of `one`, that for one vector; `None` for kernels
-    /// that spread the vectors over lanes.
+    /// Returns the launch for several vectors in place of `one`, that for one vector.
     ///
     /// `lanes` lanes share a row in place of `one_lanes`, if each multiplies with all vectors. With 8
     /// packed vectors, `parts` times as many do.
     pub(in crate::format) fn launch(
         self,
         one: &Launch,
-        kernel: (&'static str, &str, &str),
+        (image, stem, precision): (&'static str, &str, &str),
         [one_lanes, lanes, parts]: [u64; 3],
         more: &[Arg],
-    ) -> Option<Launch> {
-        let (access, parts) = match self.access {
-            Access::Strided => ("strided", 1),
-            Access::Packed => ("packed", if self.vectors == 8 { parts } else { 1 }),
-            Access::Spread => return None,
-        };
-        Some(self.launch_as(access, one, kernel, [one_lanes, lanes * parts], more))
-    }
-
-    /// Returns the launch of a kernel that spreads the vectors over lanes, in place of `one`; `None` for
-    /// others. `lanes` lanes share a row in place of `one_lanes`.
-    pub(in crate::format) fn launch_spread(
-        self,
-        one: &Launch,
-        kernel: (&'static str, &str, &str),
-        [one_lanes, lanes]: [u64; 2],
-    ) -> Option<Launch> {
-        let is_spread = self.access == Access::Spread;
-        is_spread.then(|| self.launch_as("spread", one, kernel, [one_lanes, lanes], &[]))
-    }
-
-    fn launch_as(
-        self,
-        access: &str,
-        one: &Launch,
-        (image, stem, precision): (&'static str, &str, &str),
-        [one_lanes, lanes]: [u64; 2],
-        more: &[Arg],
     ) -> Launch {
-        let threads = (one.grid * u64::from(one.block)).div_ceil(one_lanes) * lanes;
+        let Several { vectors, access } = self;
+        let (access, parts) = match access {
+            Access::Strided => ("strided", 1),
+            Access::Packed => ("packed", if vectors == 8 { parts } else { 1 }),
+        };
+        let threads = (one.grid * u64::from(one.block)).div_ceil(one_lanes) * lanes * parts;
         let strides = [Arg::XRow, Arg::XVector, Arg::YRow, Arg::YVector];
         let args = one.args.iter().chain(more).copied().chain(strides).collect();
-        let kernel = format!("{stem}_v{}_{access}_{precision}", self.vectors);
+        let kernel = format!("{stem}_v{vectors}_{access}_{precision}");
         Launch::over(image, kernel, threads, one.block, args)
     }
 }

@@ -125,6 +125,16 @@ pub(super) const fn text_for<N: Narrow>([f32, f16, bf16]: [&'static str; 3]) -> 
     }
 }
 
+/// One of three values of [`Storage::SAVES`](super::Storage::SAVES): that for values in f32, in f16 or in
+/// bf16, as an H200 had them (tests/results/narrow.md).
+pub(super) const fn saves_for<N: Narrow>([f32, f16, bf16]: [f64; 3]) -> f64 {
+    match N::STORES {
+        StoredValues::F16 => f16,
+        StoredValues::BF16 => bf16,
+        StoredValues::Exact | StoredValues::F32 => f32,
+    }
+}
+
 /// Tells whether the target allows values to be rounded to `N`.
 fn may_round<N: Narrow>(target: &Target<'_>) -> bool {
     target.stored == N::STORES

@@ -72,7 +72,7 @@ impl<N: Narrow> Storage for BhllNarrow<N> {
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("bhll");
     const STORES: StoredValues = N::STORES;
-    const SAVES: f64 = 0.95;
+    const SAVES: f64 = narrow::saves_for::<N>([0.95, 0.65, 0.65]);
 
     type Layout<T: Scalar> = BhllLayout<T, In<N>>;
 

@@ -148,7 +148,7 @@ pub(super) fn several_with(
     let parts = if precision == "f64" { PARTS_F64 } else { PARTS_F32 };
     let stem = format!("{image}_{bits}");
     let kernel = (several_image, stem.as_str(), precision);
-    several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)])
+    Some(several.launch(one, kernel, [lanes, 1, parts], &[Arg::U32(hack)]))
 }
 
 /// The work of hacks whose stored values take `value_bytes` each.

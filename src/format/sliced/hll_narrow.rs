@@ -96,6 +96,7 @@ impl<N: Narrow> Storage for HllNarrow<N> {
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("hll");
     const STORES: StoredValues = N::STORES;
+    const SAVES: f64 = narrow::saves_for::<N>([0.4, 0.35, 0.3]);
 
     type Layout<T: Scalar> = SlicedLayout<T, HackShape, In<N>>;
 

@@ -63,6 +63,7 @@ impl<N: Narrow> Storage for StCsrNarrow<N> {
     const BY_VALUES: bool = true;
     const NARROWS: Option<&'static str> = Some("st_csr");
     const STORES: StoredValues = N::STORES;
+    const SAVES: f64 = narrow::saves_for::<N>([0.4, 0.15, 0.15]);
     const KERNELS_OF: &'static [&'static str] = &["st_csr"];
 
     type Layout<T: Scalar> = StCsrLayout<T, In<N>>;

@@ -43,7 +43,7 @@ pub(in crate::format) fn several(
     several_image: &'static str,
 ) -> Option<Launch> {
     let (stem, precision) = one.kernel.rsplit_once('_')?;
-    several.launch(one, (several_image, stem, precision), [1, 1, PARTS], &[])
+    Some(several.launch(one, (several_image, stem, precision), [1, 1, PARTS], &[]))
 }
 
 /// Lanes that share a block row in products with 8 packed vectors.
