@@ -304,7 +304,7 @@ mod tests {
         assert!(small.why.ends_with("use 1 GPU, where 8.00 us are expected"), "{}", small.why);
 
         let slow =
-            explain(Mode::Vector, Mode::Vector, &modes, Some(&slabs(280.0, 1 << 24, 65_536, 2)));
+            explain(Mode::Vector, Mode::Vector, &modes, Some(&slabs(34.9, 1 << 21, 16_384, 2)));
         assert!(slow.why.starts_with("vector: the caller asked for vector;"), "{}", slow.why);
         assert!(slow.why.contains("; the mode overlap may take "), "{}", slow.why);
 

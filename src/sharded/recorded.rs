@@ -39,6 +39,9 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// Records the products, dot products and updates that `work` queues, without running them. A launch
     /// of all of them costs the host one call for each GPU.
     ///
+    /// Parts exchange first and then multiply in recorded work, which is quickest if the matrix is prepared
+    /// with [`Mode::Vector`](super::Mode::Vector).
+    ///
     /// The recorded work keeps the memory of its vectors and numbers. It uses what they hold when it is
     /// launched; numbers that are swapped between iterations of a solver take two iterations in one
     /// record. `work` must not wait, read numbers, or make vectors, and other threads must not queue
