@@ -57,3 +57,16 @@ fn modes_may_be_named_and_wrong_ones_are_refused() {
     let error = refused("cpu", &[]);
     assert!(error.contains("two or more devices"), "{error}");
 }
+
+/// The baseline of products with transposes is cuSPARSE's, which needs a GPU.
+#[test]
+fn transposes_are_timed_on_gpus_only() {
+    let mut command = Command::cargo_bin("ellect").expect("the program is built");
+    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench_transposed");
+    command.env("ELLECT_DATA", data).args(["bench", "--transposed", "--class", "heat:300"]);
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{text}");
+    assert!(text.contains("--transposed compares with cuSPARSE, which needs a GPU"), "{text}");
+    assert!(text.contains("cuda:0"), "{text}");
+}

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cust::sys as cuda;
 
+use super::Gpu;
 use super::memory::{Memory, Queue};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Algorithm, Candidate, Refusal, Vendor};
@@ -223,7 +224,7 @@ fn value_type(precision: Precision) -> c_int {
 }
 
 /// A product prepared by cuSPARSE; the operator that holds this owns the arrays.
-pub(super) struct CusparseProduct {
+pub(crate) struct CusparseProduct {
     library: &'static Library,
     handle: Handle,
     matrix: Handle,
@@ -231,6 +232,8 @@ pub(super) struct CusparseProduct {
     y: Handle,
     precision: Precision,
     algorithm: c_int,
+    /// 1 for products with the transpose.
+    operation: c_int,
     buffer: Option<Memory>,
     queue: Arc<Queue>,
     rows: u64,
@@ -267,12 +270,20 @@ impl Drop for CusparseProduct {
 }
 
 impl CusparseProduct {
+    /// As [`CusparseProduct::new`], on the stream of a GPU.
+    ///
+    /// # Errors
+    /// As [`CusparseProduct::new`].
+    pub fn on<T: Scalar>(gpu: &Gpu, vendor: &Vendor, addresses: [u64; 3]) -> Result<Self> {
+        Self::new::<T>(vendor, addresses, &gpu.queue)
+    }
+
     /// Describes and preprocesses the matrix; `addresses` are those of offsets, column indices and
     /// values.
     ///
     /// # Errors
     /// [`Error::Device`] if the library is missing or reports an error.
-    pub fn new<T: Scalar>(
+    pub(super) fn new<T: Scalar>(
         vendor: &Vendor,
         addresses: [u64; 3],
         queue: &Arc<Queue>,
@@ -282,7 +293,7 @@ impl CusparseProduct {
         // SAFETY: the library writes one handle.
         check(unsafe { (library.create)(&mut handle) }, "starting")?;
         let (kind, algorithm) = match vendor.algorithm {
-            Algorithm::CsrAlg1 => (None, 2),
+            Algorithm::CsrAlg1 | Algorithm::CsrTransposed => (None, 2),
             Algorithm::CsrAlg2 => (None, 3),
             Algorithm::Sell => (Some(vendor.slots as i64), 5),
         };
@@ -294,6 +305,7 @@ impl CusparseProduct {
             y: null_mut(),
             precision: T::PRECISION,
             algorithm,
+            operation: c_int::from(vendor.algorithm == Algorithm::CsrTransposed),
             buffer: None,
             queue: Arc::clone(queue),
             rows: vendor.nrows,
@@ -319,8 +331,9 @@ impl CusparseProduct {
             };
             check(code, "describing the matrix")?;
             // The first product sets the vectors' addresses.
-            check((library.create_vector)(&mut product.x, cols, values, value), "describing x")?;
-            check((library.create_vector)(&mut product.y, rows, values, value), "describing y")?;
+            let [of_x, of_y] = if product.operation == 0 { [cols, rows] } else { [rows, cols] };
+            check((library.create_vector)(&mut product.x, of_x, values, value), "describing x")?;
+            check((library.create_vector)(&mut product.y, of_y, values, value), "describing y")?;
         }
         product.prepare::<T>(queue)?;
         Ok(product)
@@ -340,7 +353,7 @@ impl CusparseProduct {
         unsafe {
             let code = (self.library.buffer_size)(
                 self.handle,
-                0,
+                self.operation,
                 one,
                 self.matrix,
                 self.x,
@@ -356,7 +369,7 @@ impl CusparseProduct {
             if self.algorithm != 5 {
                 let code = (self.library.preprocess)(
                     self.handle,
-                    0,
+                    self.operation,
                     one,
                     self.matrix,
                     self.x,
@@ -373,7 +386,7 @@ impl CusparseProduct {
     }
 
     /// As [`Memory::move_to`], for the product's buffer.
-    pub fn move_to(&mut self, queue: &Arc<Queue>) {
+    pub(super) fn move_to(&mut self, queue: &Arc<Queue>) {
         self.buffer.iter_mut().for_each(|buffer| buffer.move_to(queue));
         self.queue = Arc::clone(queue);
         // Its buffer belongs to the stream.
@@ -404,7 +417,7 @@ impl CusparseProduct {
             check((self.library.set_vector)(self.y, y as *mut c_void), "setting y")?;
             let code = (self.library.multiply)(
                 self.handle,
-                0,
+                self.operation,
                 std::ptr::from_ref(&alpha).cast(),
                 self.matrix,
                 self.x,

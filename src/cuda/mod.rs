@@ -52,6 +52,7 @@ use cust::sys as cuda;
 use ellect_kernels::Image;
 
 pub use csr::DeviceCsr;
+pub(crate) use cusparse::CusparseProduct;
 pub use cusparse::version as cusparse_version;
 pub use dense::{DeviceDense, DeviceDenseMut};
 pub(crate) use exchange::PeerVector;

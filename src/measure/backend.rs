@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::gpu::{ResidentMatrix, conversions_on_gpu, on_gpu};
+use super::gpu::{ResidentMatrix, conversions_on_gpu, on_gpu, vendor_transposed};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
 use crate::analysis::Analysis;
 use crate::cost::CostInputs;
@@ -129,6 +129,20 @@ impl Backend {
                 "this process has not opened {name} as a GPU; open one with the name cuda:0"
             ))
         })
+    }
+
+    /// Checks and times cuSPARSE's product with the transpose of a matrix in CSR on the backend's GPU, under
+    /// the protocol of candidates. A wrong product and a fault are outcomes, not errors.
+    ///
+    /// # Errors
+    /// As [`Backend::gpu`].
+    pub fn vendor_transposed<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        target: &Target<'_>,
+        protocol: &Protocol,
+    ) -> Result<Measurement> {
+        Ok(vendor_transposed(self.gpu()?, csr.into(), target, protocol))
     }
 
     /// Returns the driver of the device as named in records; `None` if the device is not present.

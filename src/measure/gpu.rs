@@ -5,6 +5,9 @@
 //! one launch of the graph, so it excludes launch overheads, which a solver that uses graphs avoids
 //! as well.
 
+#[path = "vendor_transposed.rs"]
+mod vendor_transposed;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +23,7 @@ use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute_back, seeded};
 use crate::scalar::Scalar;
+pub use vendor_transposed::vendor_transposed;
 
 /// Checks and times one candidate on a GPU.
 ///
@@ -324,39 +328,6 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         Ok((copies, convert_s))
     }
 
-    /// Times launches of a graph in which the copies take turns.
-    fn time_products(&self, copies: &[GpuCopy<T>]) -> Result<TimedProducts> {
-        let TimedCandidate { gpu, protocol, .. } = *self;
-        // One turn of all copies outside a graph tells how many turns a sample needs in a graph.
-        let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
-        let _alone = gpu.alone();
-        let own_stream = gpu.stream().as_inner();
-        turn(own_stream)?;
-        let turn_s = gpu.time(|| turn(own_stream))?;
-        let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
-        let graph = Graph::capture(gpu, |stream| (0..turns).try_for_each(|_| turn(stream)))?;
-        let launch = || {
-            // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
-            #[allow(unsafe_code, reason = "launches work on the buffers of `copies`")]
-            unsafe {
-                graph.launch(gpu)
-            }
-        };
-        for _ in 0..protocol.warmup {
-            gpu.time(launch)?;
-        }
-        let products_per_sample = turns * copies.len() as u64;
-        let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products_per_sample as f64))?;
-        // The state is read while the GPU works, because its clocks fall when it is idle.
-        let mut state = State::default();
-        gpu.time(|| {
-            launch()?;
-            state = gpu.state();
-            Ok(())
-        })?;
-        Ok(TimedProducts { spmv, products_per_sample, state })
-    }
-
     /// Checks and times the candidate; returns the timing, the code that ran and the GPU's state.
     fn time(&self) -> Result<(Timing, String, State)> {
         let TimedCandidate { gpu, resident, csr, candidate, target, protocol, .. } = *self;
@@ -368,7 +339,9 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
             convert_kernels = conversion_kernels(candidate.format);
         }
         let update_s = update(&resident.values, &mut copies[0].operator)?;
-        let TimedProducts { spmv, products_per_sample, state } = self.time_products(&copies)?;
+        let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
+        let TimedProducts { spmv, products_per_sample, state } =
+            time_turns(gpu, protocol, copies.len(), &turn)?;
         let last = copies.len() - 1;
         copies[last].compare(resident, csr, protocol.seed + last as u64, (T::ONE, T::ZERO))?;
         let placed = copies[0].operator.on_device();
@@ -385,6 +358,43 @@ impl<T: Scalar> TimedCandidate<'_, '_, T> {
         };
         Ok((timing, kernels, state))
     }
+}
+
+/// Times launches of a graph in which copies take turns: `turn` queues a product of each, with memory that
+/// the caller keeps.
+fn time_turns(
+    gpu: &Gpu,
+    protocol: &Protocol,
+    copies: usize,
+    turn: &dyn Fn(CUstream) -> Result<()>,
+) -> Result<TimedProducts> {
+    // One turn of all copies outside a graph tells how many turns a sample needs in a graph.
+    let _alone = gpu.alone();
+    let own_stream = gpu.stream().as_inner();
+    turn(own_stream)?;
+    let turn_s = gpu.time(|| turn(own_stream))?;
+    let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
+    let graph = Graph::capture(gpu, |stream| (0..turns).try_for_each(|_| turn(stream)))?;
+    let launch = || {
+        // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
+        #[allow(unsafe_code, reason = "launches work on the buffers of the copies")]
+        unsafe {
+            graph.launch(gpu)
+        }
+    };
+    for _ in 0..protocol.warmup {
+        gpu.time(launch)?;
+    }
+    let products_per_sample = turns * copies as u64;
+    let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products_per_sample as f64))?;
+    // The state is read while the GPU works, because its clocks fall when it is idle.
+    let mut state = State::default();
+    gpu.time(|| {
+        launch()?;
+        state = gpu.state();
+        Ok(())
+    })?;
+    Ok(TimedProducts { spmv, products_per_sample, state })
 }
 
 /// Maximum number of turns in one graph.

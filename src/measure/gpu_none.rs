@@ -59,3 +59,13 @@ pub fn conversions_on_gpu<T: Scalar>(
 ) -> Result<Option<Samples>> {
     match *gpu {}
 }
+
+/// Checks and times cuSPARSE's product with a transpose.
+pub fn vendor_transposed<T: Scalar>(
+    gpu: &Arc<Gpu>,
+    _csr: CsrRef<'_, T>,
+    _target: &Target<'_>,
+    _protocol: &Protocol,
+) -> Measurement {
+    match **gpu {}
+}

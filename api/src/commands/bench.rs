@@ -56,6 +56,10 @@ pub struct Bench {
     #[arg(long, default_value_t = 1, value_name = "K", value_parser = vectors,
         conflicts_with_all = ["devices", "features", "choices", "records", "solver"])]
     vectors: usize,
+    /// Time products with the transposes of the matrices: candidates store the transpose, and cuSPARSE also
+    /// multiplies with the transpose of the matrix that it stores
+    #[arg(long, conflicts_with_all = ["devices", "features", "choices", "records", "solver", "vectors"])]
+    transposed: bool,
     /// Divide each matrix among these devices instead, and compare products with those of one
     #[arg(long, value_delimiter = ',', value_name = "NAMES",
         conflicts_with_all = ["device", "features", "choices", "records", "only"])]
@@ -229,12 +233,23 @@ enum Line {
 fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
     let backend = timing_backend(&bench.device, data)?;
     backend.check()?;
+    if bench.transposed {
+        backend.gpu().context("--transposed compares with cuSPARSE, which needs a GPU")?;
+    }
     let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
         .filter(|c| c.is_among(&bench.only) || BASELINES.contains(&c.to_string().as_str()))
         .collect();
     let mut records = Vec::new();
     let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {
+        let turned;
+        let (name, csr) = match bench.transposed {
+            true => {
+                turned = csr.transpose();
+                (&*format!("{name}^T"), &turned)
+            }
+            false => (name, csr),
+        };
         if bench.json {
             // This record lets models learn from the other records without the matrix.
             let matrix = StructureRecord::of(&Analysis::sampled(csr), name, "");
@@ -325,21 +340,38 @@ fn one<T: Scalar>(
             SessionEvent::Late(_) => return Ok(()),
         };
         bar.inc(1);
-        let record = Record {
-            matrix: name.to_string(),
-            nrows: csr.nrows(),
-            ncols: csr.ncols(),
-            nnz: csr.nnz(),
-            run: 0,
-            measurement,
-        };
-        if bench.json {
-            print(&(serde_json::to_string(&record)? + "\n"))?;
-        }
-        records.push(record);
-        Ok(())
+        kept(name, csr, bench, measurement, records)
     })?;
     bar.finish_and_clear();
+    if bench.transposed {
+        // The matrix whose transpose `csr` is.
+        let stored = csr.transpose();
+        let measurement = backend.vendor_transposed(&stored, &target, &protocol())?;
+        kept(name, csr, bench, measurement, records)?;
+    }
+    Ok(())
+}
+
+/// Keeps the record of a measurement, and prints it if records are wanted.
+fn kept<T: Scalar>(
+    name: &str,
+    csr: &Csr<T>,
+    bench: &Bench,
+    measurement: Measurement,
+    records: &mut Vec<Record>,
+) -> Result<()> {
+    let record = Record {
+        matrix: name.to_string(),
+        nrows: csr.nrows(),
+        ncols: csr.ncols(),
+        nnz: csr.nnz(),
+        run: 0,
+        measurement,
+    };
+    if bench.json {
+        print(&(serde_json::to_string(&record)? + "\n"))?;
+    }
+    records.push(record);
     Ok(())
 }
 

@@ -59,7 +59,7 @@ impl CusparseProduct {
     ///
     /// # Safety
     /// As `CudaOperator::apply_raw`, for all vectors.
-    pub unsafe fn apply_many<T: Scalar>(
+    pub(in crate::cuda) unsafe fn apply_many<T: Scalar>(
         &self,
         vendor: &Vendor,
         addresses: [u64; 3],

@@ -70,7 +70,9 @@ impl Storage for CusparseFormat {
         let algorithm = algorithm(params);
         let arrays: Box<dyn Layout<T>> = match algorithm {
             Algorithm::Sell => Box::new(HllFormat::convert(csr, analysis, &sell(), target)?),
-            Algorithm::CsrAlg1 | Algorithm::CsrAlg2 => Box::new(CsrLayout::of(csr.to_csr())),
+            Algorithm::CsrAlg1 | Algorithm::CsrAlg2 | Algorithm::CsrTransposed => {
+                Box::new(CsrLayout::of(csr.to_csr()))
+            }
         };
         Ok(CusparseLayout { shape: [csr.nrows(), csr.ncols(), csr.nnz()], algorithm, arrays })
     }

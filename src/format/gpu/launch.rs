@@ -223,6 +223,8 @@ pub enum Algorithm {
     CsrAlg2,
     /// `CUSPARSE_SPMV_SELL_ALG1`, in slices of 32 rows.
     Sell,
+    /// `CUSPARSE_SPMV_CSR_ALG1` for the product with the transpose of the stored matrix; only timed.
+    CsrTransposed,
 }
 
 impl<'a> OnDevice<'a> {
