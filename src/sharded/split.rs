@@ -155,11 +155,11 @@ fn rows_of_a_node(pattern: Pattern<'_>) -> usize {
             && nodes.all(|node| {
                 let next = |(k, &column): (usize, &u32)| column as usize == node[0] as usize + k;
                 node.len() == rows
-                    && node[0] as usize % rows == 0
+                    && (node[0] as usize).is_multiple_of(rows)
                     && node.iter().enumerate().all(next)
             })
     };
-    let fits = rows > 1 && nrows % rows == 0 && (0..nrows).step_by(rows).all(is_node);
+    let fits = rows > 1 && nrows.is_multiple_of(rows) && (0..nrows).step_by(rows).all(is_node);
     if fits { rows } else { 1 }
 }
 
