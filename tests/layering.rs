@@ -255,6 +255,7 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("src/format/baseline.rs", "cusparse", "the baseline with the vendor's library"),
     ("src/format/baseline.rs", "pcsr", "the candidate that needs no analysis"),
     ("src/measure/provenance.rs", "cusparse", "the library, in records of measurements"),
+    ("src/measure/vendor_transposed.rs", "cusparse", "the library, in records of measurements"),
     ("src/read/zip/in_place.rs", "csr", "SciPy's name of a format of files"),
     ("src/read/zip/npz.rs", "coo", "SciPy's name of a format of files"),
     ("src/read/zip/npz.rs", "csr", "SciPy's name of a format of files"),
