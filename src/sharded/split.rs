@@ -84,7 +84,7 @@ impl Split<'_> {
                     })
                 };
                 match rows_of_a_node(pattern) {
-                    1 => cut(pattern),
+                    rows if rows == 1 || nrows / rows < NODE * parts => cut(pattern),
                     rows => Ok(of_rows(&cut(of_nodes(pattern, rows)?.pattern())?, rows)),
                 }
             }
@@ -124,16 +124,20 @@ pub(super) fn by_shares(pattern: Pattern<'_>, shares: &[f64]) -> Vec<usize> {
 /// Most rows of a node, such as the unknowns of a finite element's corner.
 const NODE: usize = 16;
 
-/// Moves the bounds between parts to the nearest earlier rows that begin a node: rows of one node have
-/// equal columns. A node that is cut would misplace the dense blocks of both parts.
+/// A bound moves by at most a part's rows over this number.
+const MOVES: usize = 8;
+
+/// Moves the bounds between parts to the nearest earlier rows that begin a node, if these are near: rows of
+/// one node have equal columns. A node that is cut would misplace the dense blocks of both parts.
 fn between_nodes(pattern: Pattern<'_>, mut bounds: Vec<usize>) -> Vec<usize> {
     let nrows = pattern.nrows();
+    let most = (nrows / (bounds.len() - 1).max(1) / MOVES).min(NODE - 1);
     let continues = |row: usize| {
         let is_within = row > 0 && row < nrows && !pattern.row(row).is_empty();
         is_within && pattern.row(row) == pattern.row(row - 1)
     };
     for bound in &mut bounds {
-        let begins = (bound.saturating_sub(NODE - 1)..=*bound).rev().find(|&row| !continues(row));
+        let begins = (bound.saturating_sub(most)..=*bound).rev().find(|&row| !continues(row));
         *bound = begins.unwrap_or(*bound);
     }
     bounds
@@ -216,11 +220,13 @@ mod tests {
                 assert!(bounds.is_sorted() && bounds[0] == 0 && bounds[parts] == csr.nrows());
             }
         }
-        // All rows have the same columns, so none begins a node.
-        let dense = (0..60).flat_map(|i| (0..60).map(move |j| (i, j, 1.0)));
-        let csr = Csr::<f64>::from_triplets(60, 60, dense).expect("in range");
-        let bounds = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies").bounds;
-        assert_eq!(bounds, [0, 20, 40, 60]);
+        // All rows have the same columns, so no row near a bound begins a node.
+        for n in [12, 60, 900] {
+            let dense = (0..n).flat_map(|i| (0..n).map(move |j| (i, j, 1.0)));
+            let csr = Csr::<f64>::from_triplets(n, n, dense).expect("in range");
+            let bounds = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies").bounds;
+            assert_eq!(bounds, [0, n / 3, 2 * n / 3, n]);
+        }
     }
 
     #[cfg(feature = "metis")]
@@ -240,6 +246,12 @@ mod tests {
         assert_eq!(rows_of_a_node(heat.pattern()), 1);
         let apart = Csr::<f64>::from_triplets(4, 4, (0..4).map(|i| (i, 0, 1.0))).expect("in range");
         assert_eq!(rows_of_a_node(apart.pattern()), 1, "the columns are not those of nodes");
+        // A matrix of a few nodes is divided by rows.
+        let dense = (0..12).flat_map(|i| (0..12).map(move |j| (i, j, 1.0)));
+        let dense = Csr::<f64>::from_triplets(12, 12, dense).expect("in range");
+        assert_eq!(rows_of_a_node(dense.pattern()), 12);
+        let partition = Split::FewCuts.partition(dense.pattern(), 3).expect("it applies");
+        assert!(partition.bounds.windows(2).all(|ends| ends[1] > ends[0]), "{partition:?}");
     }
 
     #[test]
