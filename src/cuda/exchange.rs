@@ -102,9 +102,9 @@ pub(super) struct Peer {
 
 /// The elements that a GPU sends, and the counters by which it and the others agree.
 pub(super) struct Wires {
-    /// Places of the elements in the own vector, by receiver, and the end of each receiver's ones.
+    /// Places of the elements in the own vector, by receiver, and their number for each receiver.
     pub from: Vec<u32>,
-    pub ends: Vec<u64>,
+    pub leaving: Vec<usize>,
     /// Addresses of the counters of each sender that this GPU raises when its halo may be overwritten,
     /// and of the [`BLOCKS`] counters of each receiver, one for each block whose elements have arrived.
     pub ready_there: Vec<u64>,
@@ -221,12 +221,6 @@ fn wires(
     all: &[Sent<'_>],
     counters: &[Memory],
 ) -> Wires {
-    let mut end = 0;
-    let ends = out.iter().map(|s| {
-        end += s.elements.len() as u64;
-        end
-    });
-    let ends: Vec<u64> = ends.collect();
     // Place of part `other` among the receivers, or the senders, of `of`.
     let place = |of: usize, other: usize, receives: bool| {
         let mut others = all.iter().filter_map(|s| match receives {
@@ -244,7 +238,7 @@ fn wires(
     let own = counters[part].address();
     Wires {
         from: out.iter().flat_map(|s| s.elements.iter().map(|&at| s.first + at)).collect(),
-        ends,
+        leaving: out.iter().map(|s| s.elements.len()).collect(),
         ready_there: ready_there.collect(),
         arrived_there: arrived_there.collect(),
         arriving: senders.iter().map(|s| s.elements.len()).collect(),
@@ -261,19 +255,17 @@ impl Peer {
     pub fn new(gpu: &Arc<Gpu>, precision: Precision, wires: Wires) -> Result<Self> {
         let queue = &gpu.queue;
         let state = Memory::zeros(8 * STATE, queue)?;
-        let mut start = 0;
-        let counts =
-            wires.ends.iter().map(|&end| (end - std::mem::replace(&mut start, end)) as usize);
-        let mut blocks = 0;
-        let block_ends = counts.map(|count| {
+        let (mut end, mut blocks) = (0, 0);
+        let ends = wires.leaving.iter().map(|&count| {
+            end += count as u64;
             blocks += blocks_for(count);
-            blocks
+            (end, blocks)
         });
-        let block_ends: Vec<u32> = block_ends.collect();
+        let (ends, block_ends): (Vec<u64>, Vec<u32>) = ends.unzip();
         let arrivals: Vec<u32> = wires.arriving.iter().map(|&count| blocks_for(count)).collect();
         let bytes = [
             bytemuck::cast_slice::<u32, u8>(&wires.from),
-            bytemuck::cast_slice(&wires.ends),
+            bytemuck::cast_slice(&ends),
             bytemuck::cast_slice(&block_ends),
             bytemuck::cast_slice(&wires.ready_there),
             bytemuck::cast_slice(&wires.arrived_there),

@@ -131,18 +131,20 @@ impl Backend {
         })
     }
 
-    /// Checks and times cuSPARSE's product with the transpose of a matrix in CSR on the backend's GPU, under
-    /// the protocol of candidates. A wrong product and a fault are outcomes, not errors.
+    /// Checks and times cuSPARSE's product with a matrix of which it stores the transpose in CSR, on the
+    /// backend's GPU and under the protocol of candidates. A wrong product and a fault are outcomes, not
+    /// errors.
     ///
     /// # Errors
     /// As [`Backend::gpu`].
     pub fn vendor_transposed<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
         protocol: &Protocol,
     ) -> Result<Measurement> {
-        Ok(vendor_transposed(self.gpu()?, csr.into(), target, protocol))
+        Ok(vendor_transposed(self.gpu()?, csr.into(), analysis, target, protocol))
     }
 
     /// Returns the driver of the device as named in records; `None` if the device is not present.

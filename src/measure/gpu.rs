@@ -54,14 +54,27 @@ pub fn on_gpu<T: Scalar>(
         };
         TimedCandidate { gpu, resident, csr, analysis, candidate, target, protocol }.time()
     };
+    measured::<T>(gpu, analysis, candidate.to_string(), target, protocol, time())
+}
+
+/// Returns the record of a candidate, or of a product in its place, from its timing, the code that ran and
+/// the GPU's state.
+fn measured<T: Scalar>(
+    gpu: &Gpu,
+    analysis: &Analysis<'_>,
+    candidate: String,
+    target: &Target<'_>,
+    protocol: &Protocol,
+    timed: Result<(Timing, String, State)>,
+) -> Measurement {
     let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
-    let (result, provenance) = match time() {
+    let (result, provenance) = match timed {
         Ok((timing, kernels, state)) => (Ok(timing), provenance(kernels).with_state(state)),
         Err(error) => (Err(error), provenance(gpu_kernels(std::iter::empty()))),
     };
     Measurement {
         fingerprint: analysis.fingerprint(),
-        candidate: candidate.to_string(),
+        candidate,
         device: target.device.name.clone(),
         threads: 1,
         precision: T::PRECISION,

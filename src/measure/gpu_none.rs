@@ -64,6 +64,7 @@ pub fn conversions_on_gpu<T: Scalar>(
 pub fn vendor_transposed<T: Scalar>(
     gpu: &Arc<Gpu>,
     _csr: CsrRef<'_, T>,
+    _analysis: &Analysis<'_>,
     _target: &Target<'_>,
     _protocol: &Protocol,
 ) -> Measurement {

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{TimedProducts, gpu_kernels, time_turns};
+use super::{TimedProducts, gpu_kernels, measured, time_turns};
 use crate::analysis::Analysis;
 use crate::check;
 use crate::csr::{Csr, CsrRef};
 use crate::cuda::{CusparseProduct, DeviceCsr, Gpu, Vector};
 use crate::error::{Error, Result};
 use crate::format::{Algorithm, Target, Vendor};
-use crate::measure::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing};
+use crate::measure::{Measurement, Protocol, Samples, State, Timing};
 use crate::scalar::Scalar;
 
 /// Name of the product in place of a candidate's.
@@ -25,32 +25,17 @@ struct Copy<T: Scalar> {
     _csr: DeviceCsr<T>,
 }
 
-/// Checks and times cuSPARSE's y = A^T x for a matrix A in CSR, with preprocessing, as candidates are
-/// timed. The target is that of A.
+/// Checks and times cuSPARSE's y = A x where it stores the transpose of A in CSR, with preprocessing, as
+/// candidates are timed.
 pub fn vendor_transposed<T: Scalar>(
     gpu: &Arc<Gpu>,
     csr: CsrRef<'_, T>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
-    let kernels = gpu_kernels(std::iter::once("cusparse"));
-    let provenance = Provenance::now(gpu.driver_key(), kernels);
-    let (result, provenance) = match time(gpu, csr, target, protocol) {
-        Ok((timing, state)) => (Ok(timing), provenance.with_state(state)),
-        Err(error) => (Err(error), provenance),
-    };
-    Measurement {
-        fingerprint: Analysis::sampled(csr).fingerprint(),
-        candidate: NAME.to_string(),
-        device: target.device.name.clone(),
-        threads: 1,
-        precision: T::PRECISION,
-        basis: target.basis,
-        protocol: *protocol,
-        provenance,
-        inputs: None,
-        outcome: Outcome::of(result),
-    }
+    let timed = time(gpu, csr, target, protocol);
+    measured::<T>(gpu, analysis, NAME.to_string(), target, protocol, timed)
 }
 
 fn time<T: Scalar>(
@@ -58,22 +43,24 @@ fn time<T: Scalar>(
     csr: CsrRef<'_, T>,
     target: &Target<'_>,
     protocol: &Protocol,
-) -> Result<(Timing, State)> {
+) -> Result<(Timing, String, State)> {
     gpu.make_current()?;
-    let [nrows, ncols, nnz] = [csr.nrows(), csr.ncols(), csr.nnz()].map(|n| n as u64);
+    // The dimensions of the transpose.
+    let [nrows, ncols, nnz] = [csr.ncols(), csr.nrows(), csr.nnz()].map(|n| n as u64);
     if nnz == 0 || [nrows, ncols, nnz].into_iter().any(|n| i32::try_from(n).is_err()) {
         return Err(Error::argument(format!(
-            "cuSPARSE's product with the transpose takes 1 to {} rows, columns and entries here; this \
-             matrix has {nrows}, {ncols} and {nnz}",
+            "cuSPARSE's product with the transpose takes 1 to {} rows, columns and entries here; the \
+             stored matrix has {nrows}, {ncols} and {nnz}",
             i32::MAX
         )));
     }
     let vendor = Vendor { algorithm: Algorithm::CsrTransposed, nrows, ncols, nnz, slots: nnz };
+    let stored: Csr<T> = csr.to_csr().transpose();
     let mut prepare_s = Vec::new();
     let mut copy = |seed: u64| -> Result<Copy<T>> {
-        let there = DeviceCsr::upload(gpu, csr)?;
-        let x = gpu.vector(&check::vector::<T>(csr.nrows(), seed))?;
-        let y = gpu.zeros(csr.ncols())?;
+        let there = DeviceCsr::upload(gpu, &stored)?;
+        let x = gpu.vector(&check::vector::<T>(csr.ncols(), seed))?;
+        let y = gpu.zeros(csr.nrows())?;
         gpu.synchronize()?;
         let start = Instant::now();
         let product = CusparseProduct::on::<T>(gpu, &vendor, there.addresses())?;
@@ -90,7 +77,7 @@ fn time<T: Scalar>(
     let turn = |stream| {
         copies.iter().try_for_each(|copy| {
             let (x, y) = (copy.x.address(), copy.y.address());
-            // SAFETY: the vectors have the lengths of the transpose, and live until the last product has
+            // SAFETY: the vectors have the lengths of the product, and live until the last product has
             // ended, for which `time_turns` and the check below wait.
             #[allow(unsafe_code, reason = "queues a product of this copy's own vectors")]
             unsafe {
@@ -100,11 +87,10 @@ fn time<T: Scalar>(
     };
     let TimedProducts { spmv, products_per_sample, state } =
         time_turns(gpu, protocol, copies.len(), &turn)?;
-    let turned: Csr<T> = csr.to_csr().transpose();
     let last = copies.len() - 1;
-    let x = check::vector::<T>(csr.nrows(), protocol.seed + last as u64);
-    let exact = check::reference(&turned, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.ncols()]);
-    let mut got = vec![T::ZERO; csr.ncols()];
+    let x = check::vector::<T>(csr.ncols(), protocol.seed + last as u64);
+    let exact = check::reference(csr, T::ONE, &x, T::ZERO, &vec![T::ZERO; csr.nrows()]);
+    let mut got = vec![T::ZERO; csr.nrows()];
     copies[last].y.read(&mut got)?;
     check::compare(NAME, &exact, &got)?;
     let timing = Timing {
@@ -117,5 +103,5 @@ fn time<T: Scalar>(
         bytes,
         copies: copies.len() as u32,
     };
-    Ok((timing, state))
+    Ok((timing, gpu_kernels(std::iter::once("cusparse")), state))
 }

@@ -21,8 +21,9 @@ use crate::partition::{Partition, metis, windows};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split<'a> {
-    /// Neighbouring rows, as many in each part but for those of a node, which stay together: PCSR-I of G. He, J. Gao, A Novel CSR-Based
-    /// Sparse Matrix-Vector Multiplication on GPUs, 2016, section 5.3.
+    /// Neighbouring rows, as many in each part, up to a few so that rows with equal columns stay together:
+    /// PCSR-I of G. He, J. Gao, A Novel CSR-Based Sparse Matrix-Vector Multiplication on GPUs, 2016,
+    /// section 5.3.
     EqualRows,
     /// Neighbouring rows, about as many entries in each part: PCSR-II there.
     EqualNonzeros,

@@ -344,9 +344,7 @@ fn one<T: Scalar>(
     })?;
     bar.finish_and_clear();
     if bench.transposed {
-        // The matrix whose transpose `csr` is.
-        let stored = csr.transpose();
-        let measurement = backend.vendor_transposed(&stored, &target, &protocol())?;
+        let measurement = backend.vendor_transposed(csr, &analysis, &target, &protocol())?;
         kept(name, csr, bench, measurement, records)?;
     }
     Ok(())

@@ -290,16 +290,11 @@ fn announced<R>(own: Result<R>, tell: Tell<'_>) -> Result<(Result<R>, Told)> {
 /// Returns the wires of these routes, whose counters begin in two columns of each rank's memory.
 fn wires(routes: &Routes, boards: &[u64], [ready, arrived]: [u64; 2]) -> Wires {
     let size = routes.size;
-    let mut end = 0;
-    let ends = routes.sends.iter().map(|sending| {
-        end += sending.elements.len() as u64;
-        end
-    });
     let ready_at = |of: usize, turn: usize| boards[of] + column(ready, size) + 8 * turn as u64;
     let arrived_at =
         |of: usize, turn: usize| boards[of] + column(arrived, size) + 8 * BLOCKS * turn as u64;
     Wires {
-        ends: ends.collect(),
+        leaving: routes.sends.iter().map(|sending| sending.elements.len()).collect(),
         from: routes.elements(),
         ready_there: routes.receives.iter().map(|r| ready_at(r.from, r.turn)).collect(),
         arrived_there: routes.sends.iter().map(|s| arrived_at(s.to, s.turn)).collect(),
