@@ -2,6 +2,8 @@
 //!
 //! The types have no values, so that code for GPUs compiles and never runs.
 
+#[path = "cuda_none/halo.rs"]
+mod halo;
 #[path = "cuda_none/peers.rs"]
 mod peers;
 #[path = "cuda_none/rank.rs"]
@@ -20,7 +22,8 @@ use crate::features::Features;
 use crate::format::{Candidate, Matrix, Refusal, Target};
 use crate::scalar::Scalar;
 
-pub(crate) use peers::{PeerFactor, PeerGraphs, PeerProduct, PeerVector, Peers, Products};
+pub(crate) use halo::NeededColumns;
+pub(crate) use peers::{OneSum, PeerFactor, PeerGraphs, PeerProduct, PeerVector, Peers, Products};
 pub(crate) use rank::{Link, RankGpu, RankGraph, RankStore, identity, nccl_version, reach};
 
 /// An open GPU; none exists in this build.

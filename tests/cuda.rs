@@ -33,6 +33,8 @@ mod refusals;
 mod several;
 #[path = "cuda/sharded.rs"]
 mod sharded;
+#[path = "cuda/sharded_rows.rs"]
+mod sharded_rows;
 #[path = "cuda/sharded_steps.rs"]
 mod sharded_steps;
 #[path = "../examples/solvers/methods/mod.rs"]

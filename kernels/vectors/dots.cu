@@ -1,11 +1,12 @@
 // Steps of solvers that read each vector once: several dot products of one vector y with w = w + gamma y,
-// y = alpha x + beta y with (y, y), and x = x + alpha p with p = r + beta p.
+// y = alpha x + beta y with (y, y), x = x + alpha p with p = r + beta p, and the updates of an iteration of
+// conjugate gradients that needs one sum.
 //
 // Factors are those of numbers.cuh. Sums are added in double precision, in an order that depends on the
 // length alone, so equal vectors give equal bits. Block b of B writes its partial sum of dot product k
 // to parts[k * B + b].
 //
-// Launch: dots_parts, dots_parts_add and axpby_dot in at most VECTORS_PARTS blocks of VECTORS_THREADS
+// Launch: dots_parts, dots_parts_add, axpby_dot and one_sum_step in at most VECTORS_PARTS blocks of VECTORS_THREADS
 // threads; dots_sum in one block of DOTS_THREADS threads for each result; advance in blocks of 256
 // threads over ceil(n / 2). No dynamic shared memory.
 #include "dots.cuh"
@@ -126,6 +127,34 @@ __device__ __forceinline__ void advance(uint64_t n, T alpha, const T* alpha_over
     }
 }
 
+// The updates of conjugate gradients by Chronopoulos and Gear, with w = A r, rr = (r, r) and rw = (r, w):
+// p = r + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s, and (r, r) of the new r. Here s = A p, and
+// pq = (p, A p) = rw - beta^2 (p, A p) of the iteration before. In the first iteration, rr_before is 0.
+template <class T>
+__device__ __forceinline__ void one_sum_step(uint64_t n, const T* rr, const T* rr_before, const T* rw,
+                                             const T* pq_before, T* pq, const T* w, T* p, T* s, T* x,
+                                             T* r, double* parts) {
+    await_previous();
+    const T beta = factor(T(1), rr, rr_before), of_pq = *rw - beta * beta * *pq_before;
+    const T alpha = of_pq == T(0) ? T(0) : *rr / of_pq;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *pq = of_pq;
+    T of_w[EACH], of_p[EACH], of_s[EACH], of_x[EACH], of_r[EACH];
+    double sum = 0;
+    in_batches(
+        n,
+        [&](int e, uint64_t i) {
+            of_w[e] = w[i], of_p[e] = p[i], of_s[e] = s[i], of_x[e] = x[i], of_r[e] = r[i];
+        },
+        [&](int e, uint64_t i) {
+            const T to_p = of_r[e] + beta * of_p[e], to_s = of_w[e] + beta * of_s[e];
+            const T to_r = of_r[e] - alpha * to_s;
+            p[i] = to_p, s[i] = to_s, x[i] = of_x[e] + alpha * to_p, r[i] = to_r;
+            sum += double(to_r) * double(to_r);
+        });
+    sum = block_sum<VECTORS_THREADS>(sum);
+    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
 #define KERNELS(T, name)                                                                          \
     extern "C" __global__ void __launch_bounds__(VECTORS_THREADS)                                 \
         dots_parts_##name(uint64_t n, const T* x, const T* y, const T* z, uint32_t wanted,        \
@@ -143,6 +172,12 @@ __device__ __forceinline__ void advance(uint64_t n, T alpha, const T* alpha_over
                          double* parts) {                                                         \
         axpby_dot<T>(n, alpha, alpha_over, alpha_under, x, beta, beta_over, beta_under, y,        \
                      parts);                                                                      \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(VECTORS_THREADS)                                 \
+        one_sum_step_##name(uint64_t n, const T* rr, const T* rr_before, const T* rw,             \
+                            const T* pq_before, T* pq, const T* w, T* p, T* s, T* x, T* r,        \
+                            double* parts) {                                                      \
+        one_sum_step<T>(n, rr, rr_before, rw, pq_before, pq, w, p, s, x, r, parts);               \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(DOTS_THREADS)                                    \
         dots_sum_##name(uint32_t count, const double* parts, uint32_t places, T* results) {       \

@@ -1,7 +1,7 @@
 //! CSR matrices in the memory of a GPU.
 
 use std::marker::PhantomData;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cust::sys as cuda;
 
@@ -36,6 +36,8 @@ pub struct DeviceCsr<T> {
     /// Addresses of row pointers, column indices and values.
     addresses: [cuda::CUdeviceptr; 3],
     _owned: Vec<Memory>,
+    /// A matrix to which other arrays belong.
+    _shared: Option<Arc<DeviceCsr<T>>>,
     /// Number of entries of the longest row, once it is known.
     longest: OnceLock<usize>,
     scalar: PhantomData<T>,
@@ -80,7 +82,29 @@ impl<T: Scalar> DeviceCsr<T> {
     ) -> Self {
         let addresses = [0, 1, 2].map(|i: usize| arrays[i].address());
         let index = Some(gpu.index);
-        DeviceCsr { matrix, index, addresses, _owned: arrays, longest, scalar: PhantomData }
+        DeviceCsr {
+            matrix,
+            index,
+            addresses,
+            _owned: arrays,
+            _shared: None,
+            longest,
+            scalar: PhantomData,
+        }
+    }
+
+    /// Returns a matrix with the row pointers and values of another one, and columns of its own.
+    pub(super) fn sharing(other: &Arc<Self>, matrix: Matrix, gpu: &Gpu, columns: Memory) -> Self {
+        let [row_ptr, _, values] = other.addresses;
+        DeviceCsr {
+            matrix,
+            index: Some(gpu.index),
+            addresses: [row_ptr, columns.address(), values],
+            _owned: vec![columns],
+            _shared: Some(Arc::clone(other)),
+            longest: other.longest.clone(),
+            scalar: PhantomData,
+        }
     }
 
     /// Wraps a matrix that is already on the GPU.
@@ -99,6 +123,7 @@ impl<T: Scalar> DeviceCsr<T> {
             index: None,
             addresses,
             _owned: Vec::new(),
+            _shared: None,
             longest: OnceLock::new(),
             scalar: PhantomData,
         }

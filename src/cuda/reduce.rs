@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use cust::sys as cuda;
+
 use super::exchange::{FAULT_AT, LIMIT_S, STATE, settle};
 use super::launch::{PreparedLaunch, plain};
 use super::memory::Memory;
 use super::several::queue_launch;
-use super::{DeviceSliceMut, Gpu, Vector};
+use super::{DeviceSliceMut, Gpu, Vector, check};
 use crate::dots::MOST;
 use crate::error::Result;
 use crate::format::{Arg, Launch};
@@ -78,6 +80,20 @@ impl<T: Scalar> Reduction<T> {
     /// Returns a number of the first list of a part, to be written.
     pub fn number_mut(&mut self, part: usize, k: usize) -> Result<DeviceSliceMut<'_, T>> {
         self.parts[part].own.slice_mut(k..k + 1)
+    }
+
+    /// Queues clearing number `k` of a list of a part.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from the driver.
+    pub fn clear(&self, part: usize, list: usize, k: usize) -> Result<()> {
+        let adder = &self.parts[part];
+        let number = self.own_at(part, list) + (k * size_of::<T>()) as u64;
+        adder.gpu.make_current()?;
+        // SAFETY: each list has `MOST` numbers.
+        let code =
+            unsafe { cuda::cuMemsetD8Async(number, 0, size_of::<T>(), adder.gpu.queue.as_inner()) };
+        check(code, "clearing a number")
     }
 
     /// Returns the address of a list of a part.

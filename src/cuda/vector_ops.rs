@@ -270,7 +270,7 @@ impl Gpu {
 
     /// Calls `queue` with the address of memory for [`PARTS`] partial sums, which nothing else uses until
     /// the kernels that `queue` queues have run.
-    fn with_partial_sums(&self, queue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+    pub(super) fn with_partial_sums(&self, queue: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         self.make_current()?;
         // The lock is held until all kernels are queued, so that no other sum overwrites the parts
         // between them.
@@ -285,7 +285,7 @@ impl Gpu {
     }
 
     /// Queues a kernel on vectors that callers have checked.
-    fn queue_launch<T: Scalar>(
+    pub(super) fn queue_launch<T: Scalar>(
         &self,
         launch: &Launch,
         [x, y]: [u64; 2],
@@ -376,7 +376,9 @@ pub(super) fn launches(precision: Precision, n: u64) -> Vec<Launch> {
         clamp_launch(precision, n),
     ];
     let dots = dot_launches(precision, n, [8, 16]).into_iter();
-    own.into_iter().chain(dots).chain(axpby_dot_launches(precision, n, factors, [40, 48])).collect()
+    let one_sum = super::one_sum::launches(precision, n, ([8; 5], [16; 5]), [40, 48]);
+    let sums = axpby_dot_launches(precision, n, factors, [40, 48]).into_iter().chain(one_sum);
+    own.into_iter().chain(dots).chain(sums).collect()
 }
 
 fn same_len(x: usize, y: usize) -> Result<()> {

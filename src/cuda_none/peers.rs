@@ -45,6 +45,13 @@ pub(crate) type PeerFactor<'a, T> = (T, Option<[&'a PeerVector<T>; 2]>);
 pub(crate) type PeerDots<'a, T> =
     (&'a [DotWith<&'a PeerVector<T>>], &'a mut [&'a mut PeerVector<T>]);
 
+/// The vectors and numbers of an iteration of conjugate gradients with one sum.
+pub(crate) struct OneSum<'a, T> {
+    pub vectors: [&'a PeerVector<T>; 5],
+    pub known: [&'a PeerVector<T>; 4],
+    pub pq: &'a PeerVector<T>,
+}
+
 /// GPUs that exchange halos; none exist in this build.
 #[derive(Debug)]
 pub(crate) struct Peers<T> {
@@ -227,6 +234,15 @@ impl<T: Scalar> Peers<T> {
         _r: &PeerVector<T>,
     ) -> Result<()> {
         match self.never {}
+    }
+
+    /// Queues an iteration of conjugate gradients with one sum.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn one_sum(&self, _products: &[Products<'_, T>], state: &OneSum<'_, T>) -> Result<()> {
+        let (vector, _, _) = (state.vectors[0], state.known, state.pq);
+        match vector.never {}
     }
 
     /// Waits for all GPUs.

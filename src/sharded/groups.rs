@@ -44,7 +44,7 @@ pub(super) fn in_order<T: Scalar>(
     of: &Of,
 ) -> Vec<Group> {
     match divided(csr, rows, columns, mode, of) {
-        Ok(needs) => around_longest_run(&needs),
+        Ok(needs) => around_longest_run(needs.len(), |row| needs[row] != Needs::Nothing),
         Err(groups) => groups,
     }
 }
@@ -57,6 +57,20 @@ pub(super) struct Of {
     pub parts: usize,
     /// Bandwidth of the part's GPU, in bytes a second; `None` on a host.
     pub bandwidth: Option<f64>,
+}
+
+impl Of {
+    /// Tells whether the part multiplies rows that need no halo apart. They have `inner` of its `total`
+    /// entries.
+    pub fn multiplies_apart<T: Scalar>(&self, mode: Mode, [inner, total]: [usize; 2]) -> bool {
+        let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
+        let rows = Inner {
+            share: inner as f64 / total as f64,
+            read_s: self.bandwidth.map(|bandwidth| bytes / bandwidth),
+            parts: self.parts,
+        };
+        inner > 0 && mode.is_apart(&rows)
+    }
 }
 
 /// Returns what each row needs, or the groups of all rows if none are multiplied apart.
@@ -85,13 +99,7 @@ fn divided<T: Scalar>(
         let group = |entries, needs_halo| Group { rows: 0..rows.len(), needs_halo, entries };
         return Err(vec![group(Entries::Own, false), group(Entries::Foreign, true)]);
     }
-    let bytes = (inner * (size_of::<T>() + size_of::<u32>())) as f64;
-    let rows_apart = Inner {
-        share: inner as f64 / total as f64,
-        read_s: of.bandwidth.map(|bandwidth| bytes / bandwidth),
-        parts: of.parts,
-    };
-    if inner == 0 || !mode.is_apart(&rows_apart) {
+    if !of.multiplies_apart::<T>(mode, [inner, total]) {
         return whole(true);
     }
     Ok(needs)
@@ -146,16 +154,18 @@ fn ordered(order: &mut [u32], needs: &[Needs]) -> Vec<Group> {
     groups
 }
 
-fn around_longest_run(needs: &[Needs]) -> Vec<Group> {
+/// Returns the groups of rows that keep their order: the longest run of rows that need no halo, and the rows
+/// before and behind it.
+pub(super) fn around_longest_run(nrows: usize, needs_halo: impl Fn(usize) -> bool) -> Vec<Group> {
     let (mut inner, mut first) = (0..0, 0);
-    for (row, &needed) in needs.iter().enumerate() {
-        if needed != Needs::Nothing {
+    for row in 0..nrows {
+        if needs_halo(row) {
             first = row + 1;
         } else if row + 1 - first > inner.len() {
             inner = first..row + 1;
         }
     }
-    let groups = [(0..inner.start, true), (inner.clone(), false), (inner.end..needs.len(), true)];
+    let groups = [(0..inner.start, true), (inner.clone(), false), (inner.end..nrows, true)];
     let groups = groups.into_iter().filter(|(rows, _)| !rows.is_empty());
     groups.map(|(rows, needs_halo)| Group::all(rows, needs_halo)).collect()
 }
@@ -209,6 +219,8 @@ mod tests {
     fn rows_that_keep_their_order_are_grouped_around_the_longest_run_without_a_need() {
         use Needs::{Earlier, Later, Nothing};
         let group = Group::all;
+        let around_longest_run =
+            |needs: &[Needs]| around_longest_run(needs.len(), |row| needs[row] != Nothing);
         let mixed = [Nothing, Earlier, Nothing, Nothing, Later, Nothing];
         let wanted = [group(0..2, true), group(2..4, false), group(4..6, true)];
         assert_eq!(around_longest_run(&mixed), wanted);

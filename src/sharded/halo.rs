@@ -273,7 +273,7 @@ impl Places<'_> {
 }
 
 /// Divides rising numbers by owner.
-fn runs(numbers: &[u32], bounds: &[usize]) -> Vec<Run> {
+pub(super) fn runs(numbers: &[u32], bounds: &[usize]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut owner = 0;
     for &number in numbers {

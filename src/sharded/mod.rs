@@ -43,11 +43,13 @@ mod agreement;
 mod balance;
 mod choice;
 mod gpu;
+mod gpu_rows;
 mod groups;
 mod halo;
 mod messages;
 mod mode;
 mod numbers;
+mod one_sum;
 mod part;
 mod product;
 mod rank;
@@ -76,10 +78,11 @@ use crate::tuner::Tuner;
 pub use choice::{ExpectedMode, ModeChoice};
 use choice::{Work, Works};
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
-use halo::{Columns, Shape};
+use halo::{Columns, Counts, Shape};
 pub use messages::{Exchange, ExchangeError, Incoming, Outgoing};
 pub use mode::Mode;
 pub use numbers::{GpuFactor, GpuNumber};
+pub use one_sum::OneSumCg;
 pub use part::Part;
 pub use rank::Rank;
 pub use rank_gpu::{RankGpuNumber, RankGpuProduct, RankGpuVector, RankOnGpu};
@@ -188,13 +191,37 @@ impl Tuners {
             let (halo, matrices) = halo::local(csr, rows.of(part), &groups, &numbers, part)?;
             parts.push(Part::of(tuner, halo, groups, &matrices, workload)?);
         }
-        let works = self.works(csr, &rows, &numbers, &parts);
+        let counts = |number: usize| halo::counts(csr, rows.of(number), &numbers, number);
+        let counts: Vec<Counts> = match self.are_gpus() {
+            true => (0..self.len()).map(counts).collect(),
+            false => Vec::new(),
+        };
+        let operator = self.operator(split, [rows, columns], parts, |number| counts[number])?;
+        Ok(ShardedOperator { rows_keep_order: false, ..operator })
+    }
+
+    /// Makes the operator of these parts, which have the rows and columns of two partitions. `counts` counts
+    /// the entries of a part; it is called if all devices are GPUs.
+    fn operator<T: Scalar>(
+        &self,
+        split: Split<'_>,
+        [rows, columns]: [Partition; 2],
+        parts: Vec<Part<T>>,
+        counts: impl Fn(usize) -> Counts,
+    ) -> Result<ShardedOperator<T>> {
+        let [nrows, ncols] = [rows.order.len(), columns.order.len()];
+        let works = self.works(ncols, counts, &parts);
         let choice = self.choice(split, &parts, works.as_ref());
-        let [nrows, ncols] = [csr.nrows(), csr.ncols()];
         let threads = (self.mode == Mode::Task)
             .then(|| PartThreads::of(self.len()).map(Arc::new))
             .transpose()?;
-        Ok(ShardedOperator { nrows, ncols, rows, columns, parts, choice, threads })
+        let rows_keep_order = true;
+        Ok(ShardedOperator { nrows, ncols, rows, columns, parts, choice, threads, rows_keep_order })
+    }
+
+    /// Tells whether all devices are GPUs.
+    fn are_gpus(&self) -> bool {
+        self.tuners.iter().all(|tuner| tuner.device().kind != Kind::Host)
     }
 
     /// Returns the choice of the mode of these parts.
@@ -217,23 +244,22 @@ impl Tuners {
     /// Returns what the model of modes needs to know; `None` if a device is a host.
     fn works<T: Scalar>(
         &self,
-        csr: CsrRef<'_, T>,
-        rows: &Partition,
-        numbers: &Columns,
+        ncols: usize,
+        counts: impl Fn(usize) -> Counts,
         parts: &[Part<T>],
     ) -> Option<Works> {
         let device = self.tuners[0].device();
-        if self.tuners.iter().any(|tuner| tuner.device().kind == Kind::Host) {
+        if !self.are_gpus() {
             return None;
         }
         let work = |(number, part): (usize, &Part<T>)| {
-            let counts = halo::counts(csr, rows.of(number), numbers, number);
+            let counts = counts(number);
             let share = |some: usize| some as f64 / counts.nnz.max(1) as f64;
             Some(Work {
                 product_s: part.predicted_s(device.launch_s)?,
                 rows: part.rows(),
                 halo: counts.halo,
-                foreign: csr.ncols() - part.halo.own,
+                foreign: ncols - part.halo.own,
                 inner: share(counts.inner),
                 own: share(counts.own),
             })
@@ -273,6 +299,8 @@ pub struct ShardedOperator<T: Scalar> {
     choice: ModeChoice,
     /// The threads of [`Mode::Task`].
     threads: Option<Arc<PartThreads>>,
+    /// Set if parts have their rows and entries in the order of the whole matrix.
+    rows_keep_order: bool,
 }
 
 impl<T: Scalar> ShardedOperator<T> {

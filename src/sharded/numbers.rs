@@ -24,7 +24,7 @@ use crate::scalar::Scalar;
 /// # Ok(())
 /// # }
 /// ```
-pub struct GpuNumber<T: Scalar>(PeerVector<T>);
+pub struct GpuNumber<T: Scalar>(pub(super) PeerVector<T>);
 
 impl<T: Scalar> std::fmt::Debug for GpuNumber<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

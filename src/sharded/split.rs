@@ -1,5 +1,7 @@
 //! Ways to divide the rows of a matrix among parts.
 
+use std::convert::Infallible;
+
 use crate::csr::{Csr, Pattern};
 use crate::error::{Error, Result};
 use crate::partition::{Partition, metis, windows};
@@ -110,16 +112,42 @@ impl Split<'_> {
 /// Returns the bounds of parts whose entries are in proportion to these positive shares; a row weighs
 /// one entry more than it has, because its y is written too.
 pub(super) fn by_shares(pattern: Pattern<'_>, shares: &[f64]) -> Vec<usize> {
-    let (nrows, row_ptr) = (pattern.nrows(), pattern.row_ptr());
-    let weight = (pattern.nnz() + nrows) as f64;
+    let row_ptr = pattern.row_ptr();
+    let start = |row: usize| Ok::<_, Infallible>(row_ptr[row]);
+    let Ok(bounds) = bounds_by_shares([pattern.nrows(), pattern.nnz()], shares, start);
+    between_nodes(pattern, bounds)
+}
+
+/// Returns the bounds of [`by_shares`], which may cut nodes. `start` returns the number of entries before a
+/// row.
+///
+/// # Errors
+/// Of `start`.
+pub(super) fn bounds_by_shares<E>(
+    [nrows, nnz]: [usize; 2],
+    shares: &[f64],
+    start: impl Fn(usize) -> std::result::Result<usize, E>,
+) -> std::result::Result<Vec<usize>, E> {
+    let weight = (nnz + nrows) as f64;
     let total: f64 = shares.iter().sum();
     let mut before = 0.0;
-    let bounds = shares.iter().map(|share| {
+    let mut bounds = Vec::with_capacity(shares.len() + 1);
+    for share in shares {
         let wanted = (weight * (before / total)) as usize;
         before += share;
-        crate::par::partition_point(nrows, |row| row_ptr[row] + row < wanted)
-    });
-    between_nodes(pattern, bounds.chain([nrows]).collect())
+        // The first row with this weight before it.
+        let (mut low, mut high) = (0, nrows);
+        while low < high {
+            let row = low.midpoint(high);
+            match start(row)? + row < wanted {
+                true => low = row + 1,
+                false => high = row,
+            }
+        }
+        bounds.push(low);
+    }
+    bounds.push(nrows);
+    Ok(bounds)
 }
 
 /// Most rows of a node, such as the unknowns of a finite element's corner.
@@ -128,20 +156,28 @@ const NODE: usize = 16;
 /// A bound moves by at most a part's rows over this number.
 const MOVES: usize = 8;
 
+/// Returns the most rows by which a bound moves.
+pub(super) fn most_moved(nrows: usize, parts: usize) -> usize {
+    (nrows / parts.max(1) / MOVES).min(NODE - 1)
+}
+
 /// Moves the bounds between parts to the nearest earlier rows that begin a node, if these are near: rows of
 /// one node have equal columns. A node that is cut would misplace the dense blocks of both parts.
 fn between_nodes(pattern: Pattern<'_>, mut bounds: Vec<usize>) -> Vec<usize> {
-    let nrows = pattern.nrows();
-    let most = (nrows / (bounds.len() - 1).max(1) / MOVES).min(NODE - 1);
+    let most = most_moved(pattern.nrows(), bounds.len() - 1);
+    bounds.iter_mut().for_each(|bound| *bound = begin_of_node(pattern, *bound, most));
+    bounds
+}
+
+/// Returns the nearest row that begins a node and is at most `most` rows before `bound`, which may be the
+/// number of rows; `bound` if there is none.
+pub(super) fn begin_of_node(pattern: Pattern<'_>, bound: usize, most: usize) -> usize {
     let continues = |row: usize| {
-        let is_within = row > 0 && row < nrows && !pattern.row(row).is_empty();
+        let is_within = row > 0 && row < pattern.nrows() && !pattern.row(row).is_empty();
         is_within && pattern.row(row) == pattern.row(row - 1)
     };
-    for bound in &mut bounds {
-        let begins = (bound.saturating_sub(most)..=*bound).rev().find(|&row| !continues(row));
-        *bound = begins.unwrap_or(*bound);
-    }
-    bounds
+    let begins = (bound.saturating_sub(most)..=bound).rev().find(|&row| !continues(row));
+    begins.unwrap_or(bound)
 }
 
 /// Returns the number of rows of each node if all nodes have as many, and their rows' columns are those of

@@ -123,6 +123,44 @@ fn a_solver_on_several_gpus_waits_for_nothing() {
     }
 }
 
+/// As many iterations find the solution, queued one by one or recorded two at a time.
+#[test]
+fn conjugate_gradients_with_one_sum_find_the_solution() {
+    let Some((tuners, _turn)) = tuners() else { return };
+    let csr: Csr<f64> = "stencil7:30000".parse::<Spec>().expect("a class and rows").make();
+    let workload = Workload { spmvs: 1_000, ..Workload::default() };
+    let solution: Vec<f64> = (0..csr.nrows()).map(|i| 1.0 + (i % 5) as f64).collect();
+    let zeros = vec![0.0; csr.nrows()];
+    let b = exact(&csr, 1.0, &solution, 0.0, &zeros);
+    for mode in [Mode::Vector, Mode::Overlap, Mode::Naive, Mode::Task, Mode::PcsrII] {
+        let split = mode.split().unwrap_or(Split::EqualNonzeros);
+        let tuners = tuners.clone().with_mode(mode);
+        let a = tuners.prepare_sharded(&csr, &workload, split).expect("it applies");
+        let gpus = a.on_gpus().expect("GPUs reach each other");
+        let scatter = |host: &[f64]| gpus.scatter_x(host).expect("memory suffices");
+        for recorded in [false, true] {
+            let (mut x, mut r) = (scatter(&zeros), scatter(&b));
+            let mut cg = gpus.one_sum_cg(&r).expect("it fits");
+            let mut two = |gpus: &OnGpus<'_, f64>| {
+                (0..2).try_for_each(|_| gpus.iterate(&mut cg, &mut x, &mut r))
+            };
+            match recorded {
+                true => {
+                    let graphs = gpus.record(two).expect("it is recorded");
+                    (0..150).try_for_each(|_| graphs.launch()).expect("it was recorded");
+                }
+                false => (0..150).try_for_each(|_| two(&gpus)).expect("it fits"),
+            }
+            assert!(gpus.read(cg.residual()).expect("it ran") < 1e-16, "{mode}: {recorded}");
+            let mut got = zeros.clone();
+            gpus.gather_x(&x, &mut got).expect("it fits");
+            let errors = got.iter().zip(&solution).map(|(a, b)| (a - b).abs());
+            let error = errors.fold(0.0, f64::max);
+            assert!(error < 1e-7, "{mode}, recorded {recorded}: {error}");
+        }
+    }
+}
+
 /// Two iterations at a time are one graph for each GPU; the vectors that they use may be dropped.
 #[test]
 fn recorded_iterations_are_those_that_are_queued() {

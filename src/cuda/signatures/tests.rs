@@ -318,6 +318,7 @@ fn own(compared: &mut Compared) {
         for wide in [false, true] {
             let matrix = Matrix { nrows: 5, ncols: 5, nnz: 9, wide };
             compared.add(&super::super::features::sample::launch(matrix, 8, 16), precision);
+            compared.add_all(&super::super::halo::launches(matrix), precision);
         }
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }

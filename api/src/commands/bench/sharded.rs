@@ -18,7 +18,7 @@ use ellect::device::Kind;
 use ellect::sharded::{Mode, Part, ShardedOperator, Split, Tuners};
 use ellect::{Csr, Precision, Scalar, Tuner};
 use serde::Serialize;
-use timing::{SAMPLES, Times, iteration, median, timed};
+use timing::{SAMPLES, Times, iteration, median, one_sum_iteration, timed};
 
 pub use timing::SAMPLE_S;
 
@@ -59,8 +59,13 @@ struct Row {
     /// Time of an iteration of conjugate gradients, with `--solver`, and its efficiency.
     iteration_us: Option<f64>,
     iteration_efficiency: Option<f64>,
-    /// Time of dividing, choosing and converting.
+    /// Time of an iteration with one sum over the GPUs, and its efficiency against the usual one.
+    one_sum_us: Option<f64>,
+    one_sum_efficiency: Option<f64>,
+    /// Time of dividing, choosing and converting, for a matrix of the host.
     prepare_s: f64,
+    /// The same for a matrix that the first GPU holds.
+    prepare_on_gpu_s: Option<f64>,
 }
 
 /// Prints a line for each matrix and number of GPUs.
@@ -77,8 +82,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
         print(
             "| matrix | rows | nonzeros | precision | GPUs | split | mode | transport | formats | halo \
              | product (us) | spread | efficiency | without exchange (us) | efficiency | expected \
-             efficiency | iteration (us) | efficiency | preparing (s) |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+             efficiency | iteration (us) | efficiency | with one sum (us) | efficiency | preparing (s) \
+             | from a GPU (s) |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         )?;
     }
     bench.matrices(&mut |name, csr| {
@@ -165,23 +171,27 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
         let asked = std::mem::replace(&mut case.mode, a.choice().mode);
         case.expected_efficiency = a.choice().expected().map(|expected| expected.efficiency);
         let times = timed(&a, csr, name, on_gpus)?;
-        let iteration_us = match bench.solver && csr.nrows() == csr.ncols() {
-            true => Some(iteration(&a)?),
+        let iterations = match bench.solver && csr.nrows() == csr.ncols() {
+            true => Some([iteration(&a)?, one_sum_iteration(&a)?]),
             false => None,
         };
-        let of_one = *alone.get_or_insert([times.product_us, iteration_us.unwrap_or_default()]);
+        let of_one = *alone.get_or_insert([times.product_us, iterations.unwrap_or_default()[0]]);
         let product = Product::of(&a, times, prepare_s);
         drop(a);
-        let of = |product, transport, iteration_us| {
+        let prepare_on_gpu_s = match on_gpus && case.gpus > 1 {
+            true => from_gpu(csr, &of_case, tuners, case.split)?,
+            false => None,
+        };
+        let of = |product, transport, iterations| {
             let row = row::<T>((name, csr.nrows(), csr.nnz()), &case, product, transport);
-            show(bench, &finished(row, of_one, iteration_us))
+            show(bench, &finished(Row { prepare_on_gpu_s, ..row }, of_one, iterations))
         };
         let transport = match (case.gpus, on_gpus) {
             (1, _) => "none",
             (_, true) => "peer",
             (_, false) => "memory",
         };
-        of(product, transport, iteration_us)?;
+        of(product, transport, iterations)?;
         if transport != "peer" || !matches!(case.mode, Mode::Vector | Mode::Overlap) {
             continue;
         }
@@ -192,6 +202,36 @@ fn rows<T: Scalar>(bench: &Bench, name: &str, csr: &Csr<T>, tuners: &[Arc<Tuner>
         }
     }
     Ok(())
+}
+
+/// Returns the time of dividing and preparing a matrix that the first GPU holds; `None` if the mode or the
+/// division needs it on the host.
+#[cfg(feature = "cuda")]
+fn from_gpu<T: Scalar>(
+    csr: &Csr<T>,
+    of_case: &Tuners,
+    tuners: &[Arc<Tuner>],
+    split: Split<'static>,
+) -> Result<Option<f64>> {
+    let gpu = tuners[0].backend().gpu()?;
+    let there = ellect::cuda::DeviceCsr::upload(gpu, csr)?;
+    let start = Instant::now();
+    match of_case.prepare_sharded_on_gpu(gpu, &there, &workload(), split) {
+        Ok(_operator) => Ok(Some(start.elapsed().as_secs_f64())),
+        Err(ellect::Error::Argument(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Never called: this build opens no GPU.
+#[cfg(not(feature = "cuda"))]
+fn from_gpu<T: Scalar>(
+    _csr: &Csr<T>,
+    _of_case: &Tuners,
+    _tuners: &[Arc<Tuner>],
+    _split: Split<'static>,
+) -> Result<Option<f64>> {
+    Ok(None)
 }
 
 /// Returns the line of a case, without what compares it with one GPU.
@@ -221,12 +261,20 @@ fn row<T: Scalar>(
         expected_efficiency: case.expected_efficiency,
         iteration_us: None,
         iteration_efficiency: None,
+        one_sum_us: None,
+        one_sum_efficiency: None,
         prepare_s: product.prepare_s,
+        prepare_on_gpu_s: None,
     }
 }
 
 /// Compares a line with the times of a product and of an iteration on one GPU.
-fn finished(row: Row, [alone_us, iteration_alone_us]: [f64; 2], iteration_us: Option<f64>) -> Row {
+fn finished(
+    row: Row,
+    [alone_us, iteration_alone_us]: [f64; 2],
+    iterations: Option<[f64; 2]>,
+) -> Row {
+    let [iteration_us, one_sum_us] = [0, 1].map(|k: usize| iterations.map(|both| both[k]));
     let gpus = row.gpus as f64;
     let efficiency = |alone_us: f64, us: f64| alone_us / (gpus * us);
     Row {
@@ -234,6 +282,8 @@ fn finished(row: Row, [alone_us, iteration_alone_us]: [f64; 2], iteration_us: Op
         filled_efficiency: row.filled_us.map(|us| efficiency(alone_us, us)),
         iteration_us,
         iteration_efficiency: iteration_us.map(|us| efficiency(iteration_alone_us, us)),
+        one_sum_us,
+        one_sum_efficiency: one_sum_us.map(|us| efficiency(iteration_alone_us, us)),
         ..row
     }
 }
@@ -284,7 +334,10 @@ fn line(row: &Row) -> String {
         share(row.expected_efficiency),
         time(row.iteration_us),
         share(row.iteration_efficiency),
-        format!("{:.2}", row.prepare_s),
+        time(row.one_sum_us),
+        share(row.one_sum_efficiency),
+        format!("{:.3}", row.prepare_s),
+        row.prepare_on_gpu_s.map_or("-".into(), |s| format!("{s:.3}")),
     ];
     format!("| {} |\n", cells.join(" | "))
 }

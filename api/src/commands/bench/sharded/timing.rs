@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use ellect::dots::DotWith;
-use ellect::sharded::{GpuFactor, ShardedOperator};
+use ellect::sharded::{GpuFactor, OnGpus, RecordedWork, ShardedOperator};
 use ellect::{Csr, Scalar, check};
 
 /// Samples of which the median counts.
@@ -146,6 +146,21 @@ pub fn iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
         }
         Ok(())
     })?;
+    iterations(&gpus, &two)
+}
+
+/// As [`iteration`], with one sum over the GPUs in place of two.
+pub fn one_sum_iteration<T: Scalar>(a: &ShardedOperator<T>) -> Result<f64> {
+    let gpus = a.on_gpus()?;
+    let mut r = gpus.scatter_x(&check::vector::<T>(a.ncols(), 5))?;
+    let mut x = gpus.zeros_x()?;
+    let mut cg = gpus.one_sum_cg(&r)?;
+    let two = gpus.record(|gpus| (0..2).try_for_each(|_| gpus.iterate(&mut cg, &mut x, &mut r)))?;
+    iterations(&gpus, &two)
+}
+
+/// Times a record of two iterations; returns the median of one in microseconds.
+fn iterations<T: Scalar>(gpus: &OnGpus<'_, T>, two: &RecordedWork<'_, T>) -> Result<f64> {
     let sample = || -> Result<f64> {
         gpus.synchronize()?;
         let start = Instant::now();
