@@ -3,7 +3,7 @@
 //
 // Launch: blocks of 256 threads; `long_rows` with any number of blocks, `cut_rows` with a thread per
 // row. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
-#include "common.cuh"
+#include "tell.cuh"
 
 constexpr uint32_t full = 0xffffffffu;
 
@@ -12,11 +12,13 @@ __device__ __forceinline__ uint32_t pieces_of(uint32_t length, uint32_t longest,
     return length > longest ? (length - 1 >> log) + 1 : 0;
 }
 
-// The length of the longest row, and the number of pieces of all long rows; both initially 0.
+// Finds the length of the longest row, and the number of pieces of all long rows. These and the number of
+// blocks that have ended are initially 0; the last block tells the host both.
 template <class Offset>
 __device__ __forceinline__ void long_rows(uint32_t nrows, uint32_t longest, uint32_t log,
                                           const Offset* __restrict__ row_ptr, uint32_t* most,
-                                          uint32_t* pieces) {
+                                          uint32_t* pieces, uint32_t* ended, uint32_t* host,
+                                          uint32_t mark) {
     const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
     uint32_t own_most = 0, own_pieces = 0;
     for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < nrows; i += stride) {
@@ -26,9 +28,16 @@ __device__ __forceinline__ void long_rows(uint32_t nrows, uint32_t longest, uint
     }
     own_most = __reduce_max_sync(full, own_most);
     own_pieces = __reduce_add_sync(full, own_pieces);
-    if (threadIdx.x % 32 > 0) return;
-    if (own_most > __ldcg(most)) atomicMax(most, own_most);
-    if (own_pieces > 0) atomicAdd(pieces, own_pieces);
+    if (threadIdx.x % 32 == 0) {
+        if (own_most > __ldcg(most)) atomicMax(most, own_most);
+        if (own_pieces > 0) atomicAdd(pieces, own_pieces);
+        // What each warp has found comes before the count of its block.
+        __threadfence();
+    }
+    __syncthreads();
+    if (threadIdx.x > 0 || atomicAdd(ended, 1u) < gridDim.x - 1) return;
+    __threadfence();
+    tell(host, mark, {__ldcg(most), __ldcg(pieces)});
 }
 
 // Lists the pieces: the row of each, and the position of the row's first piece. `taken`, initially
@@ -66,8 +75,9 @@ __device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint3
 #define KERNELS(width, Offset)                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         long_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,  \
-                          uint32_t* most, uint32_t* pieces) {                                     \
-        long_rows<Offset>(nrows, longest, log, row_ptr, most, pieces);                            \
+                          uint32_t* most, uint32_t* pieces, uint32_t* ended, uint32_t* host,      \
+                          uint32_t mark) {                                                        \
+        long_rows<Offset>(nrows, longest, log, row_ptr, most, pieces, ended, host, mark);         \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         cut_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,   \

@@ -6,19 +6,11 @@
 // it waits for these, which run or have ended, because blocks start in the order of their numbers.
 // Row pointers are 32-bit. Column indices ascend in each row.
 #include "cut_tiles.cuh"
+#include "tell.cuh"
 #include "tile_columns.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_scan.cuh>
-
-// Writes numbers to memory of the host, where host[0] = mark tells that the others are there.
-template <int count>
-__device__ __forceinline__ void tell(uint32_t* host, uint32_t mark, const uint32_t (&numbers)[count]) {
-#pragma unroll
-    for (int k = 0; k < count; k++) host[1 + k] = numbers[k];
-    __threadfence_system();
-    *(volatile uint32_t*)host = mark;
-}
 
 // Adds `own` up over all threads of a block; all get the sum.
 template <int threads> __device__ __forceinline__ uint32_t block_sum(uint32_t own) {

@@ -25,6 +25,8 @@ pub struct Total {
     pub spmvs: u64,
     /// Geometric mean of the baseline's total over the total of the choice.
     pub speedup: f64,
+    /// The same if gathering information took no time.
+    pub informed: f64,
     /// Geometric mean of the baseline's total over the least total of all candidates, as if the
     /// fastest were known without an analysis.
     pub best: f64,
@@ -100,6 +102,8 @@ impl Totals {
 struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
+    /// The same without gathering information.
+    informed: f64,
     way: Way,
 }
 
@@ -112,6 +116,7 @@ fn total(cases: &[&Case], spmvs: u64, done: &[&Amortized]) -> Total {
     Total {
         spmvs,
         speedup: geometric_mean(done.iter().map(|done| 1.0 / done.over)),
+        informed: geometric_mean(done.iter().map(|done| 1.0 / done.informed)),
         best: geometric_mean(cases.iter().filter_map(|case| best(case, spmvs))),
         fixed,
         fixed_speedup,
@@ -148,10 +153,11 @@ fn best_fixed(cases: &[&Case], spmvs: u64) -> (String, f64) {
 
 /// Returns the outcome of the policy for a case, relative to the baseline.
 fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
-    let kept = Amortized { over: 1.0, way: Way::Kept };
+    let kept = Amortized { over: 1.0, informed: 1.0, way: Way::Kept };
     let Some(replayed) = replay(case, place, spmvs, Trials::default(), asked) else { return kept };
     let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
-    Amortized { over, way: replayed.way }
+    let informed = over * (1.0 - replayed.spent_s / replayed.total_s);
+    Amortized { over, informed, way: replayed.way }
 }
 
 /// Returns the totals of matrices that are in the memory of a GPU, not of a host.
@@ -200,6 +206,7 @@ mod tests {
         cases[1].trials.pop();
         let outcome = |i: usize, spmvs: u64| Amortized {
             over: if i == 0 && spmvs > 5 { 0.5 } else { 1.03 },
+            informed: if i == 0 && spmvs > 5 { 0.4 } else { 1.0 },
             way: [Way::Analysed, Way::Quick(Stage::Size)][i],
         };
         let Totals { all, small, large } = Totals::of(&cases, &[1, 10], outcome);

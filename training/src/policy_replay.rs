@@ -84,6 +84,8 @@ pub struct Replayed {
     /// Seconds of gathering information, of conversions that refused, of the final conversion and
     /// of all products.
     pub total_s: f64,
+    /// Seconds of gathering information alone.
+    pub spent_s: f64,
 }
 
 impl Replayed {
@@ -169,7 +171,7 @@ pub fn replay(
         }
     };
     baseline_trial(case)?;
-    Some(Replayed { way, candidate, total_s: spent_s + chosen_s })
+    Some(Replayed { way, candidate, total_s: spent_s + chosen_s, spent_s })
 }
 
 /// Replays a trial on a host: the analysis, the conversions and the products that it times, and the
@@ -214,7 +216,12 @@ fn after_trial(
     let products_s = |trial: &&Trial| trial.convert_s + PRODUCTS * trial.spmv_s;
     let least_s = case.analysis_s + tried.iter().map(products_s).sum::<f64>();
     let total_s = least_s.max(budget_s) + spmvs * chosen.spmv_s;
-    Some(Replayed { way: Way::Analysed, candidate: Some(chosen.name.clone()), total_s })
+    Some(Replayed {
+        way: Way::Analysed,
+        candidate: Some(chosen.name.clone()),
+        total_s,
+        spent_s: case.analysis_s,
+    })
 }
 
 /// Returns the policy for a case.

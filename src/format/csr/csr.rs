@@ -30,7 +30,7 @@ use super::csr_product::{Product, TILE, in_tiles};
 use super::csr_tiles::{FoundTiles, TILES};
 use super::csr_variants::{KERNEL, Variant};
 use super::gpu::launch::Arrays;
-use super::long_rows::{Cut, Pieces};
+use super::long_rows::{Cut, LongRows, Pieces};
 use super::many::{BlockProduct, LARGEST_BLOCK, XBlock, YBlock, in_blocks};
 use super::narrow::StoredValue;
 use super::pcsr::tiles_work;
@@ -153,19 +153,21 @@ impl Storage for CsrFormat {
     ) -> Result<GpuLayout, Stop> {
         let matrix = converter.matrix();
         let variant = Variant::of(params);
-        let (longest, pieces) = match variant {
-            Some(variant) => (0, variant.find(converter)?),
-            None => cut_for(matrix.nrows, matrix.nnz).find(converter)?,
-        };
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         let precision = target.precision;
-        let product = Product { variant, matrix, arrays, pieces, longest, precision };
-        Ok(match (variant, pieces) {
-            (None, Some(_)) if in_tiles(matrix.nnz, longest) => {
-                product.in_tiles(&FoundTiles::new(converter, TILE)?)
-            }
-            _ => product.layout(),
-        })
+        let product = Product { variant, matrix, arrays, pieces: None, longest: 0, precision };
+        if let Some(variant) = variant {
+            return Ok(Product { pieces: variant.find(converter)?, ..product }.layout());
+        }
+        let cut = cut_for(matrix.nrows, matrix.nnz);
+        let LongRows { longest, pieces } = cut.find(converter)?;
+        let Some(count) = pieces else { return Ok(Product { longest, ..product }.layout()) };
+        let pieces = Some(cut.cut(converter, count)?);
+        let product = Product { pieces, longest, ..product };
+        match in_tiles(matrix.nnz, longest) {
+            true => Ok(product.in_tiles(&FoundTiles::new(converter, TILE)?)),
+            false => Ok(product.layout()),
+        }
     }
 }
 

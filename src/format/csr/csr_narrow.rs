@@ -124,9 +124,9 @@ impl<N: Narrow> Storage for CsrNarrow<N> {
         let matrix = converter.matrix();
         let search = Search::begin::<N>(converter, target)?;
         let cut = cut_for(matrix.nrows, matrix.nnz);
-        let pieces = cut.find(converter);
+        let rows = cut.find(converter);
         search.end(converter)?;
-        if pieces?.1.is_some() {
+        if rows?.pieces.is_some() {
             return Err(too_long::<N>(cut.longest).into());
         }
         let nnz = matrix.nnz as u64;

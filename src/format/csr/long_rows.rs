@@ -20,6 +20,15 @@ pub(super) struct Cut {
     pub log: u32,
 }
 
+/// Long rows of a matrix on a GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LongRows {
+    /// Length of the longest row.
+    pub longest: usize,
+    /// Number of pieces; `None` if no row is to be cut.
+    pub pieces: Option<u64>,
+}
+
 /// Pieces of a matrix on a GPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces {
@@ -80,35 +89,48 @@ impl Cut {
         list
     }
 
-    /// Finds the length of the longest row of a matrix on a GPU, and lists its pieces, or none if no row
-    /// is to be cut. Waits once, unless the longest row is known and short. If the size of the matrix
+    /// Finds the length of the longest row of a matrix on a GPU, and the number of pieces, or none if no
+    /// row is to be cut. Waits once, unless the longest row is known and short. If the size of the matrix
     /// tells that no row is cut and none is staged, the length may be too large.
-    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<(usize, Option<Pieces>), Stop> {
-        let matrix = converter.matrix();
-        let Matrix { nrows, ncols, nnz, .. } = matrix;
+    pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<LongRows, Stop> {
+        let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
         let known = converter.longest_row();
         let most = known.unwrap_or(ncols.min(nnz));
         if !self.applies(most) && (known.is_some() || nnz < staged::LEAST) {
-            return Ok((most, None));
+            return Ok(LongRows { longest: most, pieces: None });
         }
-        let (longest, count) = (converter.number()?, converter.number()?);
-        let taken = converter.number()?;
-        let step = |kernel: &str, threads: usize, out: [Arg; 2]| {
-            let sizes = [Arg::U32(nrows as u32), Arg::U32(self.longest), Arg::U32(self.log)];
-            let args = sizes.into_iter().chain([Arg::RowPtr]).chain(out).collect();
-            let kernel = format!("{kernel}_{}", matrix.offset_name());
-            Launch::over("convert_csr", kernel, threads as u64, 256, args)
-        };
+        let numbers = [converter.number()?, converter.number()?, converter.number()?];
+        let out = numbers.into_iter().chain(converter.host()?).collect();
         let threads = nrows.div_ceil(ROWS_A_THREAD).min(MOST_THREADS);
-        converter.launch(&step("long_rows", threads, [longest, count]))?;
-        let longest = converter.read(longest)? as usize;
-        if !self.applies(longest) {
-            return Ok((longest, None));
-        }
-        let count = u64::from(converter.read(count)?);
+        let step = self.step(converter, "long_rows", threads, out);
+        converter.launch(&step)?;
+        let [longest, count, ..] = converter.told()?;
+        let pieces = self.applies(longest as usize).then_some(u64::from(count));
+        Ok(LongRows { longest: longest as usize, pieces })
+    }
+
+    /// Lists `count` pieces of a matrix on a GPU.
+    pub fn cut(&self, converter: &mut dyn GpuConverter, count: u64) -> Result<Pieces, Stop> {
+        let taken = converter.number()?;
         let list = converter.array(size_of::<[u32; 2]>() as u64 * count)?;
-        converter.launch(&step("cut_rows", nrows, [taken, list]))?;
-        Ok((longest, Some(Pieces { list, count })))
+        let step = self.step(converter, "cut_rows", converter.matrix().nrows, vec![taken, list]);
+        converter.launch(&step)?;
+        Ok(Pieces { list, count })
+    }
+
+    /// Describes a kernel that reads all row pointers, with these last arguments.
+    fn step(
+        &self,
+        converter: &dyn GpuConverter,
+        kernel: &str,
+        threads: usize,
+        out: Vec<Arg>,
+    ) -> Launch {
+        let matrix = converter.matrix();
+        let sizes = [matrix.nrows as u32, self.longest, self.log].map(Arg::U32);
+        let args = sizes.into_iter().chain([Arg::RowPtr]).chain(out).collect();
+        let kernel = format!("{kernel}_{}", matrix.offset_name());
+        Launch::over("convert_csr", kernel, threads as u64, 256, args)
     }
 
     /// Counts the pieces of rows of these lengths.
