@@ -1,8 +1,8 @@
 //! Solves A x = b with conjugate gradients on several GPUs in one process.
 //!
-//! Run `cargo run --release -p ellect --features cuda --example cg_gpus [CLASS:ROWS [DEVICES]]`, where the
-//! matrix is a generated one that is symmetric positive definite, and the devices are cuda:0,cuda:1 unless
-//! others are named. Vectors and step lengths stay on the GPUs. Two iterations are recorded as one CUDA
+//! Run `cargo run --release -p ellect --features cuda --example cg_gpus [CLASS:ROWS [DEVICES [one-sum]]]`,
+//! where the matrix is a generated one that is symmetric positive definite, and the devices are
+//! cuda:0,cuda:1 unless others are named. With `one-sum`, an iteration needs one sum over the GPUs, not two. Vectors and step lengths stay on the GPUs. Two iterations are recorded as one CUDA
 //! graph for each GPU, so that the host launches once for them and reads a number every few iterations to
 //! decide when to stop. The residual is then computed anew on the host.
 #![allow(clippy::print_stdout, reason = "an example prints what it finds")]
@@ -26,6 +26,14 @@ fn main() -> ellect::Result<()> {
     let spec = arguments.next().unwrap_or_else(|| "stencil7:2000000".to_string());
     let devices = arguments.next().unwrap_or_else(|| "cuda:0,cuda:1".to_string());
     let devices: Vec<&str> = devices.split(',').collect();
+    let solve = match arguments.next().as_deref() {
+        None => conjugate_gradients,
+        Some("one-sum") => with_one_sum,
+        Some(other) => {
+            let what = format!("the third argument is '{other}'; leave it out, or write one-sum");
+            return Err(Error::argument(what));
+        }
+    };
 
     let csr: Csr<f64> = spec.parse::<Spec>()?.make();
     let b: Vec<f64> = (0..csr.nrows()).map(|i| 1.0 + (i % 7) as f64).collect();
@@ -36,7 +44,7 @@ fn main() -> ellect::Result<()> {
 
     let gpus = a.on_gpus()?;
     let start = Instant::now();
-    let (x, iterations) = conjugate_gradients(&gpus, &b)?;
+    let (x, iterations) = solve(&gpus, &b)?;
     println!("{iterations} iterations in {:.3} s", start.elapsed().as_secs_f64());
 
     let mut residual = b.clone();
@@ -76,6 +84,24 @@ fn conjugate_gradients(gpus: &OnGpus<'_, f64>, b: &[f64]) -> ellect::Result<(Vec
         (0..BETWEEN_TESTS).try_for_each(|_| two.launch())?;
         iterations += 2 * BETWEEN_TESTS;
         residual = gpus.read(&rr)?;
+    }
+    let mut solution = vec![0.0; b.len()];
+    gpus.gather_x(&x, &mut solution)?;
+    Ok((solution, iterations))
+}
+
+/// As [`conjugate_gradients`], by the method of Chronopoulos and Gear.
+fn with_one_sum(gpus: &OnGpus<'_, f64>, b: &[f64]) -> ellect::Result<(Vec<f64>, usize)> {
+    let (mut x, mut r) = (gpus.zeros_x()?, gpus.scatter_x(b)?);
+    let mut cg = gpus.one_sum_cg(&r)?;
+    let mut residual = gpus.read(cg.residual())?;
+    let enough = TOLERANCE * residual;
+    let two = gpus.record(|gpus| (0..2).try_for_each(|_| gpus.iterate(&mut cg, &mut x, &mut r)))?;
+    let mut iterations = 0;
+    while residual > enough && iterations < 10 * b.len() {
+        (0..BETWEEN_TESTS).try_for_each(|_| two.launch())?;
+        iterations += 2 * BETWEEN_TESTS;
+        residual = gpus.read(cg.residual())?;
     }
     let mut solution = vec![0.0; b.len()];
     gpus.gather_x(&x, &mut solution)?;

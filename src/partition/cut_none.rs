@@ -7,7 +7,11 @@ use crate::reorder::Adjacency;
 ///
 /// # Errors
 /// Always [`Refusal`], with the name of the feature.
-pub(super) fn parts_of_rows(_graph: &Adjacency, _parts: usize) -> Result<Vec<usize>, Refusal> {
+pub(super) fn parts_of_rows(
+    _graph: &Adjacency,
+    _parts: usize,
+    _weights: Option<Vec<usize>>,
+) -> Result<Vec<usize>, Refusal> {
     Err(Refusal::new("this build of ellect has no METIS: enable the feature `metis`"))
 }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::csr::{Csr, Pattern};
 use crate::error::{Error, Result};
-use crate::partition::{Partition, metis, windows};
+use crate::partition::{Partition, metis_by_entries, windows};
 
 /// A way to divide the rows of a matrix among parts.
 ///
@@ -34,15 +34,12 @@ pub enum Split<'a> {
     /// up to four divisions costs a prediction for each part. Not for ranks, which know no tuner but
     /// their own.
     EqualTimes,
-    /// Parts with few entries between them, of at most 3 % more rows than the mean, found by METIS
-    /// (feature `metis`). The matrix must be square.
+    /// Parts with few entries between them and about as many entries in each, found by METIS (feature
+    /// `metis`). The matrix must be square.
     FewCuts,
     /// The part of each row, given by the caller.
     Owners(&'a [u32]),
 }
-
-/// Most rows of a part of [`Split::FewCuts`], relative to the mean.
-const MOST_ROWS: f64 = 1.03;
 
 impl Split<'_> {
     /// Returns the name of the way, without owners.
@@ -79,10 +76,7 @@ impl Split<'_> {
             Split::FewCuts if nrows == 0 => Split::EqualRows.partition(pattern, parts),
             Split::FewCuts => {
                 let cut = |pattern: Pattern<'_>| {
-                    let rows = pattern.nrows();
-                    let mean = rows as f64 / parts as f64;
-                    let most = ((mean * MOST_ROWS) as usize).max(rows.div_ceil(parts));
-                    metis(pattern, parts, most).map_err(|refusal| {
+                    metis_by_entries(pattern, parts).map_err(|refusal| {
                         Error::argument(format!("{refusal}; divide it by equal nonzeros instead"))
                     })
                 };
@@ -263,6 +257,21 @@ mod tests {
             let csr = Csr::<f64>::from_triplets(n, n, dense).expect("in range");
             let bounds = Split::EqualRows.partition(csr.pattern(), 3).expect("it applies").bounds;
             assert_eq!(bounds, [0, n / 3, 2 * n / 3, n]);
+        }
+    }
+
+    #[cfg(feature = "metis")]
+    #[test]
+    fn metis_finds_parts_of_equal_work() {
+        let heat: Csr<f64> = crate::generate::by_name("heat", 40_000, 1).expect("a class");
+        for parts in [2, 3, 4, 7] {
+            let partition = Split::FewCuts.partition(heat.pattern(), parts).expect("it applies");
+            let entries = |part: usize| {
+                partition.of(part).iter().map(|&row| heat.pattern().row_nnz(row as usize)).sum()
+            };
+            let most: usize = (0..parts).map(entries).max().expect("there are parts");
+            let over = (most * parts) as f64 / heat.nnz() as f64;
+            assert!(over < 1.006, "{parts} parts: {over}");
         }
     }
 

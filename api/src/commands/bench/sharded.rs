@@ -28,6 +28,9 @@ use crate::output::print;
 /// Products that the choice expects.
 pub const SPMVS: u64 = 1_000_000;
 
+/// Number of products of a matrix whose preparation is timed from a GPU.
+const FEW_SPMVS: u64 = 10_000;
+
 /// One matrix on some GPUs.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -64,7 +67,7 @@ struct Row {
     one_sum_efficiency: Option<f64>,
     /// Time of dividing, choosing and converting, for a matrix of the host.
     prepare_s: f64,
-    /// The same for a matrix that the first GPU holds.
+    /// The same for a matrix that the first GPU holds, and for so few products that no host analyses it.
     prepare_on_gpu_s: Option<f64>,
 }
 
@@ -216,7 +219,8 @@ fn from_gpu<T: Scalar>(
     let gpu = tuners[0].backend().gpu()?;
     let there = ellect::cuda::DeviceCsr::upload(gpu, csr)?;
     let start = Instant::now();
-    match of_case.prepare_sharded_on_gpu(gpu, &there, &workload(), split) {
+    let workload = Workload { spmvs: FEW_SPMVS, ..workload() };
+    match of_case.prepare_sharded_on_gpu(gpu, &there, &workload, split) {
         Ok(_operator) => Ok(Some(start.elapsed().as_secs_f64())),
         Err(ellect::Error::Argument(_)) => Ok(None),
         Err(error) => Err(error.into()),
