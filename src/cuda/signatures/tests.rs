@@ -70,7 +70,7 @@ impl Compared {
         }
         self.kernels.insert((launch.image, launch.kernel.clone()));
         let with_more = [Arg::XRow, Arg::Parts].iter().any(|more| launch.args.contains(more));
-        let multiplies = launch.args.contains(&Arg::X) && !with_more;
+        let multiplies = [Arg::X, Arg::Y].iter().any(|one| launch.args.contains(one)) && !with_more;
         if let Some(format) = self.format.filter(|_| multiplies) {
             let several = Several::ALL.into_iter().filter_map(|of| format.several(launch, of));
             several.for_each(|launch| self.add(&launch, precision));

@@ -20,12 +20,13 @@
 //! a single product, since tiles must be sorted.
 
 use super::gpu::launch::Arrays;
+use super::many::LARGEST_BLOCK;
 use super::narrow::{self, AsGiven, Keep, StoredValue};
 use super::sorted_tiles::gpu::TilePlan;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, TILE, WARP};
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
-    Target, Work, bytes_of,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Several, Stop,
+    Storage, Target, Work, bytes_of,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -35,6 +36,10 @@ use crate::scalar::{Precision, Scalar};
 /// See the module.
 #[derive(Debug)]
 pub struct StCsrFormat;
+
+/// Slots of the tiles that are multiplied with several vectors at a time, and the image of their kernels.
+const OF_SEVERAL: usize = 1024;
+const IMAGE_OF_SEVERAL: &str = "st_csr_several";
 
 impl Storage for StCsrFormat {
     const NAME: &'static str = "st_csr";
@@ -47,6 +52,30 @@ impl Storage for StCsrFormat {
     const PARAMS: &'static [Param] = &[TILE];
 
     type Layout<T: Scalar> = StCsrLayout<T>;
+
+    fn vectors_at_once_on_gpu(params: &Params) -> usize {
+        if params.int("tile") == OF_SEVERAL { LARGEST_BLOCK } else { 1 }
+    }
+
+    fn several(one: &Launch, several: Several) -> Option<Launch> {
+        // st_csr_heads_f64, st_csr_TILE_f64_EXTRA
+        let kernel = one.kernel.strip_prefix("st_csr_")?;
+        if let Some(precision) = kernel.strip_prefix("heads_") {
+            return Some(several.launch(
+                one,
+                (IMAGE_OF_SEVERAL, "st_csr_heads", precision),
+                [1; 3],
+                &[],
+            ));
+        }
+        let (tile, rest) = kernel.split_once('_')?;
+        let (precision, extra) = rest.split_once('_')?;
+        if tile.parse() != Ok(OF_SEVERAL) {
+            return None;
+        }
+        let extra = Arg::U32(extra.parse().ok()?);
+        Some(several.launch(one, (IMAGE_OF_SEVERAL, "st_csr", precision), [1; 3], &[extra]))
+    }
 
     fn work(
         analysis: &Analysis<'_>,
@@ -77,7 +106,7 @@ impl Storage for StCsrFormat {
         let (plan, from, values) = (&sorted.plan, Arg::Values, sorted.values);
         Ok(GpuLayout {
             launches: launches(Self::NAME, plan, values, precision),
-            scratch: plan.scratch(precision),
+            scratch: plan.scratch_of(LARGEST_BLOCK, precision),
             update: vec![sorted.step("update_tiles", matrix, precision, &[from, values])],
             ..GpuLayout::default()
         })
@@ -167,7 +196,7 @@ impl<T: Scalar, K: Keep> Layout<T> for StCsrLayout<T, K> {
         let plan = self.tiles.on_device(&mut arrays);
         let values = arrays.add_values("values", "value of each slot, by 16 bytes", &self.values);
         let launches = launches(self.image, &plan, values, T::PRECISION);
-        let scratch = plan.scratch(T::PRECISION);
+        let scratch = plan.scratch_of(LARGEST_BLOCK, T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }
 }

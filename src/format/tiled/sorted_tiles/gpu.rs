@@ -49,6 +49,11 @@ impl TilePlan {
         vec![precision.bytes() as u64 * self.tiles]
     }
 
+    /// As [`TilePlan::scratch`], for up to this number of vectors.
+    pub fn scratch_of(&self, vectors: usize, precision: Precision) -> Vec<u64> {
+        self.scratch(precision).into_iter().map(|bytes| vectors as u64 * bytes).collect()
+    }
+
     /// Slots of all tiles.
     pub fn slots(&self) -> u64 {
         self.tiles * self.tile as u64
