@@ -101,9 +101,10 @@ impl Partition {
 /// # Panics
 /// If `parts` parts of `most` rows cannot hold all rows.
 pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partition, Refusal> {
-    let nrows = pattern.nrows();
-    assert!(parts.saturating_mul(most) >= nrows, "the parts do not hold all rows");
-    divided(pattern, parts, None, |part| fit(part, parts, most))
+    divided(pattern, parts, None, |part| {
+        assert!(parts.saturating_mul(most) >= part.len(), "the parts do not hold all rows");
+        fit(part, parts, most)
+    })
 }
 
 /// As [`metis`], with about as many entries in each part: the largest has at most 0.2 % more than the mean,
