@@ -187,13 +187,6 @@ pub trait Storage {
         None
     }
 
-    /// Returns the number of vectors for which a product on a GPU reads the matrix once; 1 if the variant has
-    /// no kernel for several vectors.
-    fn vectors_at_once_on_gpu(params: &Params) -> usize {
-        let _ = params;
-        Self::VECTORS_AT_ONCE_ON_GPU
-    }
-
     /// Returns the launch that multiplies several vectors in place of `one`, a launch of the product
     /// with one vector. `None` if the format or this variant has no such kernel.
     fn several(one: &Launch, several: Several) -> Option<Launch> {
@@ -283,6 +276,8 @@ pub struct Format {
     pub immediate: bool,
     /// Number of vectors for which the matrix is read once: [`Storage::VECTORS_AT_ONCE`].
     pub vectors_at_once: usize,
+    /// As `vectors_at_once`, on a GPU: [`Storage::VECTORS_AT_ONCE_ON_GPU`].
+    pub vectors_at_once_on_gpu: usize,
     /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
     pub kernels_of: &'static [&'static str],
     image: fn(&Params, usize, usize, usize) -> Option<&'static str>,
@@ -290,7 +285,6 @@ pub struct Format {
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
     build: fn(&mut dyn GpuConverter, &Params, &Target<'_>) -> Result<GpuLayout, Stop>,
-    vectors_at_once_on_gpu: fn(&Params) -> usize,
     several: fn(&Launch, Several) -> Option<Launch>,
     with_dots: fn(&Launch) -> Option<Launch>,
 }
@@ -318,6 +312,7 @@ impl Format {
             role: S::ROLE,
             immediate: S::IMMEDIATE,
             vectors_at_once: S::VECTORS_AT_ONCE,
+            vectors_at_once_on_gpu: S::VECTORS_AT_ONCE_ON_GPU,
             kernels_of: S::KERNELS_OF,
             image: S::image,
             work: S::work,
@@ -325,7 +320,6 @@ impl Format {
             convert_f64: convert_boxed::<S, f64>,
             build: S::build,
             several: S::several,
-            vectors_at_once_on_gpu: S::vectors_at_once_on_gpu,
             with_dots: S::with_dots,
         }
     }
@@ -357,12 +351,6 @@ impl Format {
         longest: usize,
     ) -> Option<&'static str> {
         (self.image)(params, nrows, nnz, longest)
-    }
-
-    /// Returns the number of vectors for which a product on a GPU reads the matrix once:
-    /// [`Storage::vectors_at_once_on_gpu`].
-    pub fn vectors_at_once_on_gpu(&self, params: &Params) -> usize {
-        (self.vectors_at_once_on_gpu)(params)
     }
 
     /// Returns the launch for several vectors in place of one for one vector:

@@ -10,7 +10,8 @@
 //! and its y back for each product. Where all parts are on GPUs that reach each other's memory,
 //! [`ShardedOperator::on_gpus`] keeps vectors there, exchanges halos without the host, and multiplies
 //! rows that need no halo meanwhile ([`Mode`]). [`OnGpus::record`] records the steps of a solver, so that
-//! the host launches an iteration by one call for each GPU.
+//! the host launches an iteration by one call for each GPU. A matrix may be on a GPU, or its rows on all
+//! of them, from the start: [`Tuners::prepare_sharded_on_gpu`], [`Tuners::prepare_rows_on_gpus`].
 //!
 //! Where each part is a process of its own, as with MPI, a [`Rank`] has the part, and an [`Exchange`] of
 //! the caller moves the halos; [`Sockets`] is one without MPI. Where each process has a GPU,
