@@ -139,10 +139,10 @@ pub fn narrow_costs(
 /// Returns the seconds until a GPU that holds the matrix has read the lengths of `nrows` rows and
 /// sampled the columns of a few entries, and the quick model has predicted.
 ///
-/// Measured on an H200 (`tests/results/features.md`): 15 us for the sample and 10 us for the
-/// prediction.
+/// Measured on an H200 (`tests/results/features.md`): 15 us for the sample, and 10 us for the
+/// prediction of 10 candidates, of which there are 12 now.
 pub fn feature_sample_s(nrows: u64) -> f64 {
-    const ALL_S: f64 = 25e-6;
+    const ALL_S: f64 = 27e-6;
     const ROW_S: f64 = 2.3e-12;
     ALL_S + ROW_S * nrows as f64
 }
@@ -150,11 +150,11 @@ pub fn feature_sample_s(nrows: u64) -> f64 {
 /// Returns the seconds until a GPU that holds the matrix has counted the features and the quick
 /// model has predicted.
 ///
-/// Measured on an H200 (`tests/results/features.md`): 45 us for the counts and 17 us for the
-/// prediction of small matrices; counting takes up to 45 us longer if `cv`, the standard deviation
+/// Measured on an H200 (`tests/results/features.md`): 45 us for the counts of small matrices, and 17 us
+/// for the prediction of 16 candidates, of which there are 22 now; counting takes up to 45 us longer if `cv`, the standard deviation
 /// of the row lengths over their mean, exceeds 0.5.
 pub fn feature_count_s(nnz: u64, cv: f64) -> f64 {
-    const ALL_S: f64 = 65e-6;
+    const ALL_S: f64 = 71e-6;
     const ENTRY_S: f64 = 1.5e-12;
     const UNEVEN_S: f64 = 45e-6;
     ALL_S + ENTRY_S * nnz as f64 + if cv > 0.5 { UNEVEN_S } else { 0.0 }

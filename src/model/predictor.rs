@@ -11,7 +11,7 @@ use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, saved_s, terms,
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::features::Features;
-use crate::format::{Candidate, Target, Value};
+use crate::format::{CSR, Candidate, Target, Value};
 use crate::par;
 
 /// Lower bound of predictions, as a share of the time of the longest row, if few threads process
@@ -218,9 +218,16 @@ impl Predictor {
         baseline_spmv_s: f64,
     ) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
+        let csr = self.quick(stage).find(|(_, of)| of.candidate == CSR);
+        let of_csr = csr.map_or(0.0, |(_, csr)| csr.forest.sum(&values));
         let cost = |of: &QuickCandidate| {
             let convert_s = of.conversion.seconds(baseline_spmv_s);
-            let spmv_s = of.forest.sum(&values).exp() * baseline_spmv_s;
+            let over = match (of.candidate == CSR, of.over_csr) {
+                (true, _) => of_csr,
+                (false, true) => of_csr + of.forest.sum(&values),
+                (false, false) => of.forest.sum(&values),
+            };
+            let spmv_s = over.exp() * baseline_spmv_s;
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };

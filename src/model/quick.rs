@@ -114,6 +114,10 @@ pub struct QuickCandidate {
     /// Logarithm of the time of one product divided by the estimated time with the baseline
     /// ([`baseline_spmv_s`](super::GateInputs::baseline_spmv_s)).
     pub forest: Forest,
+    /// Set if the time is divided by the predicted time with `csr` instead: errors of the features that
+    /// both share then cancel out in comparisons. Models made before 30 November 2026 have no such trees.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over_csr: bool,
 }
 
 impl QuickModel {
@@ -157,7 +161,7 @@ impl QuickModel {
 
 impl QuickCandidate {
     fn check(&self, features: usize) -> Result<(), LoadFault> {
-        let QuickCandidate { candidate, conversion, forest } = self;
+        let QuickCandidate { candidate, conversion, forest, over_csr: _ } = self;
         let damaged = |what| LoadFault::Damaged { part: candidate.clone(), what };
         if candidate.parse::<Candidate>().is_err() {
             return Err(LoadFault::Name { what: "candidate", name: candidate.clone() });
@@ -196,7 +200,8 @@ mod tests {
 
     fn of(candidate: &str, least_s: f64) -> QuickCandidate {
         let conversion = ConversionTime { least_s, products: 2.0 };
-        QuickCandidate { candidate: candidate.into(), conversion, forest: Forest::default() }
+        let candidate = candidate.into();
+        QuickCandidate { candidate, conversion, forest: Forest::default(), over_csr: false }
     }
 
     fn stage(stage: Stage, candidate: QuickCandidate) -> QuickStage {

@@ -4,7 +4,10 @@
 //! The model adds the parts' predicted products, the exchange and the launches by the host. Its figures
 //! are those of H200s of one host with NVLink (tests/results/multi_gpu.md); elsewhere it is an estimate.
 
+use super::halo::Counts;
 use super::mode::{LAUNCH_S, Mode};
+use super::{Part, Split, Tuners};
+use crate::scalar::Scalar;
 use crate::units::time;
 
 /// Time that the exchange of halos adds to a product, beside that of the bytes, in seconds: 6.1 to 7.5
@@ -222,6 +225,56 @@ pub(super) fn explain(
         why += &format!("; use {fewer} {noun}, where {} are expected", time(fewer_s));
     }
     ModeChoice { mode, why, expected, fewer }
+}
+
+impl Tuners {
+    /// Returns the choice of the mode of these parts.
+    pub(super) fn choice<T: Scalar>(
+        &self,
+        split: Split<'_>,
+        parts: &[Part<T>],
+        works: Option<&Works>,
+    ) -> ModeChoice {
+        let mode = match self.mode {
+            Mode::Auto if parts.iter().any(|part| part.operators.len() > 1) => Mode::Overlap,
+            Mode::Auto => Mode::Vector,
+            asked => asked,
+        };
+        let suitable = |mode: &Mode| *mode != Mode::Auto && mode.check(split).is_ok();
+        let suitable: Vec<Mode> = Mode::all().filter(suitable).collect();
+        explain(self.mode, mode, &suitable, works)
+    }
+
+    /// Returns what the model of modes needs to know; `None` if a device is a host.
+    pub(super) fn works<T: Scalar>(
+        &self,
+        ncols: usize,
+        counts: impl Fn(usize) -> Counts,
+        parts: &[Part<T>],
+    ) -> Option<Works> {
+        let device = self.tuners[0].device();
+        if !self.are_gpus() {
+            return None;
+        }
+        let work = |(number, part): (usize, &Part<T>)| {
+            let counts = counts(number);
+            let share = |some: usize| some as f64 / counts.nnz.max(1) as f64;
+            Some(Work {
+                product_s: part.predicted_s(device.launch_s)?,
+                rows: part.rows(),
+                halo: counts.halo,
+                foreign: ncols - part.halo.own,
+                inner: share(counts.inner),
+                own: share(counts.own),
+            })
+        };
+        Some(Works {
+            parts: parts.iter().enumerate().map(work).collect::<Option<_>>()?,
+            value_bytes: size_of::<T>(),
+            launch_s: device.launch_s,
+            bandwidth: 1e9 * device.read_gbps,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -77,7 +77,6 @@ use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 pub use choice::{ExpectedMode, ModeChoice};
-use choice::{Work, Works};
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
 use halo::{Columns, Counts, Shape};
 pub use messages::{Exchange, ExchangeError, Incoming, Outgoing};
@@ -223,54 +222,6 @@ impl Tuners {
     /// Tells whether all devices are GPUs.
     fn are_gpus(&self) -> bool {
         self.tuners.iter().all(|tuner| tuner.device().kind != Kind::Host)
-    }
-
-    /// Returns the choice of the mode of these parts.
-    fn choice<T: Scalar>(
-        &self,
-        split: Split<'_>,
-        parts: &[Part<T>],
-        works: Option<&Works>,
-    ) -> ModeChoice {
-        let mode = match self.mode {
-            Mode::Auto if parts.iter().any(|part| part.operators.len() > 1) => Mode::Overlap,
-            Mode::Auto => Mode::Vector,
-            asked => asked,
-        };
-        let suitable = |mode: &Mode| *mode != Mode::Auto && mode.check(split).is_ok();
-        let suitable: Vec<Mode> = Mode::all().filter(suitable).collect();
-        choice::explain(self.mode, mode, &suitable, works)
-    }
-
-    /// Returns what the model of modes needs to know; `None` if a device is a host.
-    fn works<T: Scalar>(
-        &self,
-        ncols: usize,
-        counts: impl Fn(usize) -> Counts,
-        parts: &[Part<T>],
-    ) -> Option<Works> {
-        let device = self.tuners[0].device();
-        if !self.are_gpus() {
-            return None;
-        }
-        let work = |(number, part): (usize, &Part<T>)| {
-            let counts = counts(number);
-            let share = |some: usize| some as f64 / counts.nnz.max(1) as f64;
-            Some(Work {
-                product_s: part.predicted_s(device.launch_s)?,
-                rows: part.rows(),
-                halo: counts.halo,
-                foreign: ncols - part.halo.own,
-                inner: share(counts.inner),
-                own: share(counts.own),
-            })
-        };
-        Some(Works {
-            parts: parts.iter().enumerate().map(work).collect::<Option<_>>()?,
-            value_bytes: size_of::<T>(),
-            launch_s: device.launch_s,
-            bandwidth: 1e9 * device.read_gbps,
-        })
     }
 }
 

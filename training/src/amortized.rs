@@ -25,7 +25,7 @@ pub struct Total {
     pub spmvs: u64,
     /// Geometric mean of the baseline's total over the total of the choice.
     pub speedup: f64,
-    /// The same if gathering information took no time.
+    /// As `speedup`, if gathering information took no time.
     pub informed: f64,
     /// Geometric mean of the baseline's total over the least total of all candidates, as if the
     /// fastest were known without an analysis.
@@ -102,7 +102,7 @@ impl Totals {
 struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
-    /// The same without gathering information.
+    /// `over` without gathering information.
     informed: f64,
     way: Way,
 }

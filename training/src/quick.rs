@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use ellect::cost::{Cost, Source};
-use ellect::format::{BASELINES, Candidate};
+use ellect::format::{BASELINES, CSR, Candidate};
 use ellect::model::{Model, Predictor};
 use ellect::unstable::format::sort_key;
 use ellect::unstable::model::{ConversionTime, QuickCandidate, QuickModel, QuickStage, Stage};
@@ -29,8 +29,8 @@ struct Selection {
 /// The stages, in ascending order. The less a stage knows, the fewer candidates it tells apart.
 const SELECTIONS: [Selection; 3] = [
     Selection { stage: Stage::Size, most: 4, products: 100.0 },
-    Selection { stage: Stage::Sampled, most: 8, products: 100.0 },
-    Selection { stage: Stage::Counted, most: 14, products: 1000.0 },
+    Selection { stage: Stage::Sampled, most: 10, products: 100.0 },
+    Selection { stage: Stage::Counted, most: 20, products: 1000.0 },
 ];
 
 /// Minimum that one more candidate must save, as the mean logarithm of the ratio of totals.
@@ -92,13 +92,16 @@ fn predicted_without_families(cases: &[Case], settings: &Settings) -> Result<Vec
             for &i in &fold {
                 let values = known_values(&cases[i], &features, of.stage);
                 let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+                let of_csr = candidates.iter().find(|of| of.candidate == CSR);
+                let of_csr = of_csr.map_or(0.0, |csr| csr.forest.sum(&values));
                 let one = |of: &QuickCandidate| {
+                    let csr = if of.over_csr { of_csr } else { 0.0 };
                     let candidate: Candidate = of.candidate.parse().ok()?;
                     let baseline_estimate_s = cases[i].baseline_estimate_s;
                     let convert_s = of.conversion.seconds(baseline_estimate_s);
                     Some((
                         candidate,
-                        cost(convert_s, of.forest.sum(&values).exp() * baseline_estimate_s),
+                        cost(convert_s, (of.forest.sum(&values) + csr).exp() * baseline_estimate_s),
                     ))
                 };
                 let all = candidates.iter().filter_map(one);
@@ -199,6 +202,7 @@ fn candidates(cases: &[&Case], of: &Selection, settings: &Settings) -> Result<Ve
     let rows: Vec<Vec<f64>> = cases.iter().map(row).collect();
     let learned = names(cases, of).into_par_iter().map(|name| {
         let candidate: Candidate = name.parse()?;
+        let over_csr = !candidate.is_baseline();
         let target = |case: &&Case| -> Option<f64> {
             if !may_apply(case, &candidate) {
                 return None;
@@ -210,7 +214,11 @@ fn candidates(cases: &[&Case], of: &Selection, settings: &Settings) -> Result<Ve
                 // The run had no time for this candidate.
                 (None, None) => return None,
             };
-            Some(spmv_s.ln() - case.baseline_estimate_s.ln())
+            let over_s = match over_csr {
+                true => named(case, CSR)?.spmv_s,
+                false => case.baseline_estimate_s,
+            };
+            Some(spmv_s.ln() - over_s.ln())
         };
         let known = cases.iter().zip(&rows).filter_map(|(case, row)| {
             let finite = row.iter().all(|value| value.is_finite());
@@ -220,7 +228,7 @@ fn candidates(cases: &[&Case], of: &Selection, settings: &Settings) -> Result<Ve
         let forest = Learner::ExtraTrees.fit(&rows, &targets, settings.seed);
         let forest = forest.with_context(|| format!("trees of {name}"))?;
         let conversion = conversion(cases, &name);
-        Ok(QuickCandidate { candidate: name, conversion, forest })
+        Ok(QuickCandidate { candidate: name, conversion, forest, over_csr })
     });
     learned.collect()
 }

@@ -134,7 +134,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
             let what = format!("{source} on {device_name} for {spmvs}: {choice:?}");
             let replayed =
                 replay(&case, place, spmvs, trials, &asked).expect("the baseline was timed");
-            let Replayed { way: replayed_way, candidate, total_s } = replayed;
+            let Replayed { way: replayed_way, candidate, total_s, spent_s: _ } = replayed;
             assert_eq!(replayed_way, way(&choice, place), "{what}");
             let base = ellect::format::baselines(device.kind)[0].to_string();
             assert_eq!(candidate.unwrap_or(base), choice.candidate.to_string(), "{what}");

@@ -28,9 +28,6 @@ use crate::output::print;
 /// Products that the choice expects.
 pub const SPMVS: u64 = 1_000_000;
 
-/// Number of products of a matrix whose preparation is timed from a GPU.
-const FEW_SPMVS: u64 = 10_000;
-
 /// One matrix on some GPUs.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -67,7 +64,8 @@ struct Row {
     one_sum_efficiency: Option<f64>,
     /// Time of dividing, choosing and converting, for a matrix of the host.
     prepare_s: f64,
-    /// The same for a matrix that the first GPU holds, and for so few products that no host analyses it.
+    /// As `prepare_s`, for a matrix that the first GPU holds, and for so few products that no host
+    /// analyses it.
     prepare_on_gpu_s: Option<f64>,
 }
 
@@ -216,6 +214,8 @@ fn from_gpu<T: Scalar>(
     tuners: &[Arc<Tuner>],
     split: Split<'static>,
 ) -> Result<Option<f64>> {
+    /// Number of products.
+    const FEW_SPMVS: u64 = 10_000;
     let gpu = tuners[0].backend().gpu()?;
     let there = ellect::cuda::DeviceCsr::upload(gpu, csr)?;
     let start = Instant::now();
