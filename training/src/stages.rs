@@ -27,8 +27,8 @@ const MAY_LOSE: f64 = 0.005;
 /// Weight of each further share of matrices that lose, relative to the mean logarithm of totals.
 const CAUTION: f64 = 3.0;
 
-/// Number of times that all shares and margins are tuned after each other.
-const ROUNDS: usize = 2;
+/// Number of times that the stages are tuned after each other, each in all pairs of a share and a margin.
+const ROUNDS: usize = 3;
 
 /// Returns a model with the same stages, but without their candidates.
 pub fn without_candidates(model: &QuickModel) -> QuickModel {
@@ -51,13 +51,12 @@ pub fn tuned<const N: usize>(
     let mut least = outcomes.penalty(cases, &quick.model);
     for _ in 0..ROUNDS {
         for at in 0..N {
-            let shares = SHARES.map(|share| (Some(share), None));
-            let margins = MARGINS.map(|margin| (None, Some(margin)));
-            for (share, margin) in shares.into_iter().chain(margins) {
+            let pairs =
+                SHARES.iter().flat_map(|share| MARGINS.iter().map(move |one| (*share, *one)));
+            for (share, margin) in pairs {
                 let mut tried = quick.model.clone();
                 let own = &mut tried.stages[at];
-                own.share = share.unwrap_or(own.share);
-                own.margin = margin.unwrap_or(own.margin);
+                (own.share, own.margin) = (share, margin);
                 let penalty = outcomes.penalty(cases, &tried);
                 if penalty < least {
                     (least, quick.model) = (penalty, tried);
