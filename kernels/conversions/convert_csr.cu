@@ -31,7 +31,7 @@ __device__ __forceinline__ void long_rows(uint32_t nrows, uint32_t longest, uint
     if (threadIdx.x % 32 == 0) {
         if (own_most > __ldcg(most)) atomicMax(most, own_most);
         if (own_pieces > 0) atomicAdd(pieces, own_pieces);
-        // What each warp has found comes before the count of its block.
+        // The block counts as ended only after the findings of its warps are written.
         __threadfence();
     }
     __syncthreads();
