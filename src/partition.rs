@@ -107,11 +107,11 @@ pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partitio
     })
 }
 
-/// As [`metis`], with about as many entries in each part: the largest has at most 0.2 % more than the mean,
+/// As [`metis()`], with about as many entries in each part: the largest has at most 0.2 % more than the mean,
 /// where METIS finds such a partition.
 ///
 /// # Errors
-/// As [`metis`].
+/// As [`metis()`].
 pub(crate) fn metis_by_entries(pattern: Pattern<'_>, parts: usize) -> Result<Partition, Refusal> {
     // A row weighs one entry more than it has, because its y is written too.
     let weights = (0..pattern.nrows()).map(|row| pattern.row_nnz(row) + 1).collect();
