@@ -36,7 +36,8 @@ pub(super) fn parts_of_rows(
     let mut part = vec![0; first.len() - 1];
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let failed = |error: &dyn std::fmt::Display| Refusal::new(format!("METIS: {error}"));
-    // All weights together are less than the edges and the vertices, so that they fit.
+    // METIS adds the weights up in 32 bits; vertices have none where the sum does not fit.
+    let weights = weights.filter(|all| Idx::try_from(all.iter().sum::<usize>()).is_ok());
     let weights: Option<Vec<Idx>> =
         weights.map(|all| all.into_iter().map(|weight| weight as Idx).collect());
     let mut graph = MetisGraph::new(1, parts as Idx, &first, &neighbours)
