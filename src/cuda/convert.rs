@@ -264,17 +264,10 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
     ) -> Result<()> {
         let stream = self.gpu.queue.as_inner().cast();
         let mut bytes = 0;
-        let check = |code: c_int| match code {
-            0 => Ok(()),
-            code => {
-                let what = format!("{what} on the device: CUDA error {code}");
-                Err(Error::device(DeviceFault::Failed, what))
-            }
-        };
-        check(call(null_mut(), &mut bytes, stream))?;
+        check_cub(call(null_mut(), &mut bytes, stream), what)?;
         let temporary = self.temporary(bytes as u64)?;
         self.ended = false;
-        check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
+        check_cub(call(self.address(temporary) as *mut c_void, &mut bytes, stream), what)
     }
 
     /// Computes the offsets that [`GpuConverter::starts`] describes.
@@ -320,6 +313,15 @@ impl<T> Drop for GpuConversion<'_, T> {
             *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
         }
     }
+}
+
+/// Checks the code that an algorithm of CUB returned.
+///
+/// # Errors
+/// [`Error::Device`] unless it is 0.
+pub(super) fn check_cub(code: c_int, what: &str) -> Result<()> {
+    let failed = || format!("{what} on the device: CUDA error {code}");
+    (code == 0).then_some(()).ok_or_else(|| Error::device(DeviceFault::Failed, failed()))
 }
 
 /// Describes a launch that copies all counters of a conversion from one address to another.

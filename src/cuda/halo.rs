@@ -1,7 +1,7 @@
 //! Rows of a divided matrix on their part's GPU: the columns that they need from other parts, and the part's
 //! matrices with local columns; see `kernels/conversions/halo.cu`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use cust::sys as cuda;
 use ellect_kernels::primitives;
 
+use super::convert::check_cub;
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, read};
 use super::{DeviceCsr, Gpu, check};
 use crate::csr::Csr;
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{Error, Result};
 use crate::format::{Arg, Launch, Matrix};
 use crate::scalar::Scalar;
 
@@ -209,7 +210,8 @@ impl<T: Scalar> DeviceCsr<T> {
     }
 }
 
-/// Queues a launch on the GPU's stream.
+/// Queues a launch on the GPU's stream, after all work before it: these kernels do not wait for it
+/// themselves.
 fn queued(gpu: &Gpu, launch: &Launch) -> Result<()> {
     gpu.make_current()?;
     let Some(step) = PreparedLaunch::new(gpu, launch, plain)? else { return Ok(()) };
@@ -218,26 +220,20 @@ fn queued(gpu: &Gpu, launch: &Launch) -> Result<()> {
     unsafe { step.launch([0; 3], 0f64, 0f64, gpu.queue.as_inner()) }
 }
 
-/// Queues `starts[i] = counts[0] + ... + counts[i - 1]`, and waits.
+/// Queues `starts[i] = counts[0] + ... + counts[i - 1]`.
 fn add_up(gpu: &Gpu, counts: &Memory, starts: &Memory, n: u64) -> Result<()> {
     let stream = gpu.queue.as_inner().cast();
     let (from, to) = (counts.address() as *const u32, starts.address() as *mut u64);
     let mut bytes = 0;
     let call = |temporary: *mut c_void, bytes: &mut usize| {
         // SAFETY: both arrays hold `n` numbers, and the temporary memory has the bytes that were asked for.
-        match unsafe { primitives::ellect_exclusive_sum(temporary, bytes, from, 1, to, n, stream) }
-        {
-            0 => Ok(()),
-            code => Err(failed_sum(code)),
-        }
+        let code =
+            unsafe { primitives::ellect_exclusive_sum(temporary, bytes, from, 1, to, n, stream) };
+        check_cub(code, "summing")
     };
     call(null_mut(), &mut bytes)?;
     let temporary = Memory::new(bytes as u64, &gpu.queue)?;
     call(temporary.address() as *mut c_void, &mut bytes)
-}
-
-fn failed_sum(code: c_int) -> Error {
-    Error::device(DeviceFault::Failed, format!("summing on the device: CUDA error {code}"))
 }
 
 /// Queues a copy from one GPU to another, or within one, on the stream of the second. All work of the first
@@ -276,8 +272,8 @@ struct Marks {
 
 impl Marks {
     fn launches(&self) -> [Launch; 2] {
-        let Matrix { nrows, nnz, wide, .. } = self.matrix;
-        let width = if wide { "wide" } else { "narrow" };
+        let Matrix { nrows, nnz, .. } = self.matrix;
+        let width = self.matrix.offset_name();
         let [row_ptr, col_idx] = self.pattern;
         let (nrows, nnz) = (nrows as u64, nnz as u64);
         let [begin, end] = [self.own.start, self.own.end].map(|column| Arg::U32(column as u32));

@@ -52,6 +52,7 @@ impl Tuners {
         split: Split<'_>,
     ) -> Result<ShardedOperator<T>> {
         self.mode.check(split)?;
+        self.check_rows_stay_whole()?;
         let bounds = bounds(gpu, csr, split, self.len())?;
         let copy = |(tuner, ends): (&Arc<Tuner>, &[usize])| {
             csr.copy_rows(gpu, ends[0]..ends[1], tuner.backend().gpu()?).map(Arc::new)
@@ -124,6 +125,18 @@ impl Tuners {
         self.operator(split, [partition, columns], parts, |number| counts[number])
     }
 
+    /// Checks that the mode does not divide the entries of rows.
+    fn check_rows_stay_whole(&self) -> Result<()> {
+        match self.mode.divides_columns() {
+            false => Ok(()),
+            true => Err(Error::argument(format!(
+                "the mode {} divides the entries of rows, which is done for matrices of the host only: \
+                 call prepare_sharded, or choose another mode",
+                self.mode
+            ))),
+        }
+    }
+
     /// Returns the partition of the rows, and the number of columns.
     fn partition_of<T: Scalar>(&self, rows: &[Arc<DeviceCsr<T>>]) -> Result<(Partition, usize)> {
         if rows.len() != self.len() {
@@ -133,13 +146,7 @@ impl Tuners {
                 self.len()
             )));
         }
-        if self.mode.divides_columns() {
-            return Err(Error::argument(format!(
-                "the mode {} divides the entries of rows, which is done for matrices of the host only: \
-                 call prepare_sharded, or choose another mode",
-                self.mode
-            )));
-        }
+        self.check_rows_stay_whole()?;
         let ncols = rows[0].matrix().ncols;
         if let Some(part) = rows.iter().position(|csr| csr.matrix().ncols != ncols) {
             return Err(Error::argument(format!(
