@@ -311,7 +311,7 @@ fn estimates_read_the_matrix_once_for_a_block_of_vectors() {
                 let times = ranked.spmv_s / single.spmv_s;
                 let format = ranked.candidate.format;
                 let by_columns = match of_gpu {
-                    true => format.vectors_at_once_on_gpu == 1,
+                    true => format.vectors_at_once_on_gpu(&ranked.candidate.params) == 1,
                     false => format.vectors_at_once == 1,
                 };
                 assert!(!by_columns || (times / k - 1.0).abs() < 1e-9, "{k}: {}", ranked.candidate);

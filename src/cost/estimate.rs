@@ -255,7 +255,7 @@ impl<'a> Estimator<'a> {
     fn times_with(&self, figures: KernelFigures, candidate: &Candidate, work: &Work) -> Times {
         let most = match self.target.device.kind {
             Kind::Host => candidate.format.vectors_at_once,
-            Kind::Gpu => candidate.format.vectors_at_once_on_gpu,
+            Kind::Gpu => candidate.format.vectors_at_once_on_gpu(&candidate.params),
         };
         let most = most.max(1);
         let of_blocks = |block: usize, count: usize| {

@@ -269,7 +269,7 @@ impl Candidate {
         let at = self.params.iter().position(shared)?;
         let mut other = self.clone();
         other.params.0[at].1 = Value::Int(1);
-        (self.format.vectors_at_once_on_gpu > 1).then_some(other)
+        (self.format.vectors_at_once_on_gpu(&self.params) > 1).then_some(other)
     }
 
     /// Tells whether another candidate stands in for this one in estimates.

@@ -72,7 +72,7 @@ pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use gpu::several::{Access, Several, WIDTHS};
 pub(crate) use gpu::stop::Stop;
 pub(crate) use offsets::Offsets;
-pub use storage::{Format, Layout, Storage};
+pub use storage::{Extent, Format, Layout, Storage};
 pub use work::Work;
 
 /// Declares the modules of all formats and the table of formats.

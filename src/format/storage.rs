@@ -99,6 +99,17 @@ pub trait Layout<T: Scalar>: Send + Sync {
     }
 }
 
+/// Numbers of rows and entries of a matrix, and the number of entries of its longest row.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Rows.
+    pub nrows: usize,
+    /// Stored entries.
+    pub nnz: usize,
+    /// Entries of the longest row.
+    pub longest: usize,
+}
+
 /// A storage format, implemented by a unit struct in the format's module.
 ///
 /// ```
@@ -152,7 +163,8 @@ pub trait Storage {
     const IMMEDIATE: bool = false;
     /// Number of vectors for which a product with several vectors reads the matrix once.
     const VECTORS_AT_ONCE: usize = 1;
-    /// As [`Storage::VECTORS_AT_ONCE`], on a GPU.
+    /// As [`Storage::VECTORS_AT_ONCE`], on a GPU, unless [`Storage::vectors_at_once_on_gpu`] tells
+    /// variants apart.
     const VECTORS_AT_ONCE_ON_GPU: usize = 1;
     /// Other formats whose kernels this one also launches on a GPU.
     const KERNELS_OF: &'static [&'static str] = &[];
@@ -179,11 +191,16 @@ pub trait Storage {
         target: &Target<'_>,
     ) -> Result<Self::Layout<T>, Refusal>;
 
-    /// Returns the image whose kernel multiplies a matrix of `nrows` rows and `nnz` entries with
-    /// these many entries in its longest row on a GPU. `None` if the variant's image does not depend
-    /// on the matrix. A measurement by another image is stale.
-    fn image(params: &Params, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
-        let _ = (params, nrows, nnz, longest);
+    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU.
+    fn vectors_at_once_on_gpu(params: &Params) -> usize {
+        let _ = params;
+        Self::VECTORS_AT_ONCE_ON_GPU
+    }
+
+    /// Returns the image whose kernel multiplies a matrix of this extent on a GPU. `None` if the
+    /// variant's image does not depend on the matrix. A measurement by another image is stale.
+    fn image(params: &Params, extent: Extent, precision: Precision) -> Option<&'static str> {
+        let _ = (params, extent, precision);
         None
     }
 
@@ -276,11 +293,10 @@ pub struct Format {
     pub immediate: bool,
     /// Number of vectors for which the matrix is read once: [`Storage::VECTORS_AT_ONCE`].
     pub vectors_at_once: usize,
-    /// As `vectors_at_once`, on a GPU: [`Storage::VECTORS_AT_ONCE_ON_GPU`].
-    pub vectors_at_once_on_gpu: usize,
     /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
     pub kernels_of: &'static [&'static str],
-    image: fn(&Params, usize, usize, usize) -> Option<&'static str>,
+    image: fn(&Params, Extent, Precision) -> Option<&'static str>,
+    vectors_at_once_on_gpu: fn(&Params) -> usize,
     work: fn(&Analysis<'_>, &Params, &Target<'_>) -> Result<Work, Refusal>,
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
@@ -312,7 +328,7 @@ impl Format {
             role: S::ROLE,
             immediate: S::IMMEDIATE,
             vectors_at_once: S::VECTORS_AT_ONCE,
-            vectors_at_once_on_gpu: S::VECTORS_AT_ONCE_ON_GPU,
+            vectors_at_once_on_gpu: S::vectors_at_once_on_gpu,
             kernels_of: S::KERNELS_OF,
             image: S::image,
             work: S::work,
@@ -342,15 +358,20 @@ impl Format {
         (self.work)(analysis, params, target)
     }
 
+    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU:
+    /// [`Storage::vectors_at_once_on_gpu`].
+    pub fn vectors_at_once_on_gpu(&self, params: &Params) -> usize {
+        (self.vectors_at_once_on_gpu)(params)
+    }
+
     /// Returns the image that multiplies such a matrix on a GPU: [`Storage::image`].
     pub fn image(
         &self,
         params: &Params,
-        nrows: usize,
-        nnz: usize,
-        longest: usize,
+        extent: Extent,
+        precision: Precision,
     ) -> Option<&'static str> {
-        (self.image)(params, nrows, nnz, longest)
+        (self.image)(params, extent, precision)
     }
 
     /// Returns the launch for several vectors in place of one for one vector:

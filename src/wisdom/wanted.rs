@@ -1,7 +1,7 @@
 //! Queries of wisdom and their answers.
 
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate};
+use crate::format::{Basis, Candidate, Extent};
 use crate::measure::provenance::{is_of_host, kernels_now};
 use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::scalar::Precision;
@@ -106,7 +106,8 @@ pub fn other_image(measurement: &Measurement) -> Option<&'static str> {
     let kernels = &measurement.provenance.kernels;
     let matrix = measurement.inputs.as_ref()?.matrix;
     let Candidate { format, params } = measurement.candidate.parse().ok()?;
-    let image = format.image(&params, matrix.nrows, matrix.nnz, matrix.longest)?;
+    let extent = Extent { nrows: matrix.nrows, nnz: matrix.nnz, longest: matrix.longest };
+    let image = format.image(&params, extent, measurement.precision)?;
     let is_named = kernels.split(',').any(|part| part.split('=').next() == Some(image));
     (!is_named && !is_of_host(kernels)).then_some(image)
 }

@@ -37,7 +37,7 @@ use super::pcsr::tiles_work;
 use super::row_order::WARP;
 use super::staged;
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
+    Arg, Extent, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
     Refusal, Role, Several, Stop, Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
@@ -105,7 +105,8 @@ impl Storage for CsrFormat {
         Ok(CsrLayout { variant, pieces, ..CsrLayout::of(csr.to_csr()) })
     }
 
-    fn image(params: &Params, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+    fn image(params: &Params, extent: Extent, precision: Precision) -> Option<&'static str> {
+        let Extent { nrows, nnz, longest } = extent;
         Some(match Variant::of(params) {
             Some(variant) => variant.image(),
             None if cut_for(nrows, nnz).applies(longest) => {
@@ -115,7 +116,7 @@ impl Storage for CsrFormat {
                     CUT_ROWS
                 }
             }
-            None if staged::applies(nrows, nnz, longest) => STAGED_ROWS,
+            None if staged::applies(extent, precision) => STAGED_ROWS,
             None => WHOLE_ROWS,
         })
     }

@@ -6,7 +6,7 @@ use super::csr_variants::Variant;
 use super::long_rows::{Cut, Pieces};
 use super::row_order::WARP;
 use super::staged;
-use super::{Arg, GpuLayout, Launch, Matrix, WIDTHS};
+use super::{Arg, Extent, GpuLayout, Launch, Matrix, WIDTHS};
 use crate::scalar::Precision;
 
 /// Maximum number of entries of a tile.
@@ -83,8 +83,9 @@ impl Product {
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
         let lanes = lanes_a_row(nrows, nnz);
+        let extent = Extent { nrows, nnz, longest: self.longest };
         let (image, lanes, cut, blocks) = match &self.pieces {
-            None if staged::applies(nrows, nnz, self.longest) => {
+            None if staged::applies(extent, self.precision) => {
                 (STAGED_ROWS, staged::lanes(nrows, nnz), None, 0)
             }
             None => (WHOLE_ROWS, lanes, None, 0),

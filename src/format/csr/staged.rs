@@ -1,7 +1,9 @@
 //! Products of CSR rows on a GPU in which a block of threads reads the entries of its rows evenly,
 //! stores their products in shared memory, and sums each row from there with a few lanes.
 
+use super::Extent;
 use super::csr::BLOCK;
+use crate::scalar::Precision;
 
 /// Entries of the smallest matrix whose rows are staged.
 pub(super) const LEAST: usize = 1_000_000;
@@ -17,13 +19,15 @@ const MOST_LANES: usize = 16;
 const FEW_BLOCKS: usize = 256;
 
 /// Tells whether blocks of threads read the entries of their rows evenly: in large matrices of short
-/// rows, found by measurement (tests/results/tried.md). The longest row has `longest` entries.
-pub(super) fn applies(nrows: usize, nnz: usize, longest: usize) -> bool {
+/// rows, found by measurement (tests/results/tried.md). In f32, the bytes of the entries take less of
+/// the time, so that fewer entries are enough.
+pub(super) fn applies(Extent { nrows, nnz, longest }: Extent, precision: Precision) -> bool {
     let shorter_than = |mean: usize| nnz < mean * nrows;
-    let is_uneven = longest > AT_ONCE;
+    let (is_uneven, is_f32) = (longest > AT_ONCE, precision == Precision::F32);
     nnz >= LEAST && shorter_than(4)
-        || nnz >= 4 * LEAST && shorter_than(13) && is_uneven
-        || nnz >= 12 * LEAST && shorter_than(100) && is_uneven
+        || nnz >= 4 * LEAST && shorter_than(100) && is_uneven
+        || is_f32 && nnz >= 2 * LEAST && shorter_than(8) && is_uneven
+        || is_f32 && nnz >= 12 * LEAST && shorter_than(8)
 }
 
 /// Lanes that sum a row of a block's products, found by measurement: more for few rows, so that more
@@ -50,12 +54,18 @@ mod tests {
 
     #[test]
     fn large_matrices_of_short_rows_are_staged() {
-        let applies = |nrows, nnz, longest| applies(nrows, nnz, longest);
-        assert!(applies(300_000, 1_000_000, 5) && !applies(300_000, 999_999, 5));
-        assert!(applies(400_000, 4_000_000, 13) && !applies(400_000, 4_000_000, 12));
-        assert!(!applies(400_000, 3_999_999, 13) && !applies(300_000, 4_000_000, 50));
-        assert!(applies(300_000, 12_000_000, 50) && !applies(100_000, 12_000_000, 150));
-        assert!(!applies(0, 0, 0));
+        for precision in [Precision::F64, Precision::F32] {
+            let applies =
+                |nrows, nnz, longest| applies(Extent { nrows, nnz, longest }, precision);
+            assert!(applies(300_000, 1_000_000, 5) && !applies(300_000, 999_999, 5));
+            assert!(applies(400_000, 4_000_000, 13) && !applies(400_000, 4_000_000, 12));
+            assert!(!applies(400_000, 3_999_999, 13) && applies(80_000, 4_000_000, 60));
+            assert!(!applies(100_000, 12_000_000, 150) && !applies(0, 0, 0));
+            // Only in f32.
+            let is_f32 = precision == Precision::F32;
+            assert_eq!(applies(300_000, 2_000_000, 13), is_f32);
+            assert_eq!(applies(2_000_000, 12_000_000, 7), is_f32);
+        }
     }
 
     #[test]

@@ -53,6 +53,10 @@ impl Storage for StCsrFormat {
 
     type Layout<T: Scalar> = StCsrLayout<T>;
 
+    fn vectors_at_once_on_gpu(params: &Params) -> usize {
+        if params.int("tile") == OF_SEVERAL { LARGEST_BLOCK } else { 1 }
+    }
+
     fn several(one: &Launch, several: Several) -> Option<Launch> {
         // st_csr_heads_f64, st_csr_TILE_f64_EXTRA
         let kernel = one.kernel.strip_prefix("st_csr_")?;
