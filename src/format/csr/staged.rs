@@ -55,8 +55,7 @@ mod tests {
     #[test]
     fn large_matrices_of_short_rows_are_staged() {
         for precision in [Precision::F64, Precision::F32] {
-            let applies =
-                |nrows, nnz, longest| applies(Extent { nrows, nnz, longest }, precision);
+            let applies = |nrows, nnz, longest| applies(Extent { nrows, nnz, longest }, precision);
             assert!(applies(300_000, 1_000_000, 5) && !applies(300_000, 999_999, 5));
             assert!(applies(400_000, 4_000_000, 13) && !applies(400_000, 4_000_000, 12));
             assert!(!applies(400_000, 3_999_999, 13) && applies(80_000, 4_000_000, 60));
