@@ -43,9 +43,9 @@ __device__ __forceinline__ void long_rows(uint32_t nrows, uint32_t longest, uint
 // Lists the pieces: the row of each, and the position of the row's first piece. `taken`, initially
 // 0, counts listed pieces. The order of rows in the list differs from run to run.
 template <class Offset>
-__device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint32_t log,
-                                         const Offset* __restrict__ row_ptr, uint32_t* taken,
-                                         uint2* list) {
+__device__ __forceinline__ void list_pieces(uint32_t nrows, uint32_t longest, uint32_t log,
+                                            const Offset* __restrict__ row_ptr, uint32_t* taken,
+                                            uint2* list) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t length = i < nrows ? uint32_t(row_ptr[i + 1] - row_ptr[i]) : 0;
@@ -72,6 +72,25 @@ __device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint3
     }
 }
 
+// Lists the pieces, and clears a counter for each of `count` pieces. The number of blocks that have ended
+// is initially 0; the last block tells the host that it may read on.
+template <class Offset>
+__device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint32_t log,
+                                         const Offset* __restrict__ row_ptr, uint32_t* taken,
+                                         uint32_t* ended, uint2* list, uint32_t* counters,
+                                         uint32_t count, uint32_t* host, uint32_t mark) {
+    const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+        counters[i] = 0;
+    list_pieces<Offset>(nrows, longest, log, row_ptr, taken, list);
+    // The block counts as ended only after what its threads wrote can be read by others.
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x > 0 || atomicAdd(ended, 1u) < gridDim.x - 1) return;
+    __threadfence();
+    tell(host, mark, {__ldcg(taken)});
+}
+
 #define KERNELS(width, Offset)                                                                    \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         long_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,  \
@@ -81,8 +100,10 @@ __device__ __forceinline__ void cut_rows(uint32_t nrows, uint32_t longest, uint3
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         cut_rows_##width(uint32_t nrows, uint32_t longest, uint32_t log, const Offset* row_ptr,   \
-                         uint32_t* taken, uint2* list) {                                          \
-        cut_rows<Offset>(nrows, longest, log, row_ptr, taken, list);                              \
+                         uint32_t* taken, uint32_t* ended, uint2* list, uint32_t* counters,       \
+                         uint32_t count, uint32_t* host, uint32_t mark) {                         \
+        cut_rows<Offset>(nrows, longest, log, row_ptr, taken, ended, list, counters, count, host, \
+                         mark);                                                                   \
     }
 KERNELS(narrow, uint32_t)
 KERNELS(wide, uint64_t)

@@ -3,16 +3,16 @@
 use std::ffi::{c_int, c_void};
 use std::hint::spin_loop;
 use std::ptr::null_mut;
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
-use cust::memory::LockedBuffer;
 use cust::sys as cuda;
 use ellect_kernels::primitives;
 
 use super::launch::{ArgWord, PreparedLaunch, plain};
-use super::memory::{ALIGNMENT, Memory, Queue};
+use super::memory::{ALIGNMENT, Memory};
 use super::operator::CudaOperator;
+use super::scratch::ScratchMemory;
+use super::workspace::{CLEARED, COUNTER_BYTES, COUNTERS, WORKSPACE, Workspace, ZEROS};
 use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::narrow::gpu::holds;
@@ -31,6 +31,8 @@ pub(super) struct GpuConversion<'a, T> {
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
+    /// The memory that products share, if it is allocated already.
+    shared: Option<ScratchMemory>,
     /// Memory for small temporaries, if any were needed yet.
     workspace: Option<Workspace>,
     /// Offset of the next free byte among the zeros of this conversion.
@@ -45,75 +47,6 @@ pub(super) struct GpuConversion<'a, T> {
     pending: [bool; COUNTERS],
     /// True if all queued work has ended.
     ended: bool,
-}
-
-/// Memory for small temporaries that the GPU keeps for the next conversion, because allocating,
-/// clearing and freeing take time.
-///
-/// Its first part holds zeros. Each conversion uses [`ZEROS`] bytes of it, which begin with
-/// [`COUNTERS`] 32-bit counters; the first two counters form a 64-bit sum.
-pub(super) struct Workspace {
-    memory: Memory,
-    /// Page-locked memory of the host to which kernels write counters, and then a mark with the
-    /// numbers that it announces.
-    host: LockedBuffer<u32>,
-    /// The last mark that a kernel was to write.
-    mark: u32,
-    /// Offset of the zeros for the current conversion.
-    zeros: u64,
-}
-
-/// Maximum number of counters of a conversion, including the two of its sum.
-const COUNTERS: usize = 256;
-
-/// Size of the workspace, in bytes.
-const WORKSPACE: u64 = 8 << 20;
-
-/// Size of the part of the workspace that is cleared at once, from its start, in bytes.
-const CLEARED: u64 = 1 << 20;
-
-/// Zeroed bytes of the workspace for one conversion.
-const ZEROS: u64 = 16 << 10;
-
-/// Bytes of [`ZEROS`] that the counters occupy.
-const COUNTER_BYTES: u64 = (4 * COUNTERS as u64).next_multiple_of(ALIGNMENT);
-
-impl Workspace {
-    fn new(queue: &Arc<Queue>) -> Result<Self> {
-        let memory = Memory::new(WORKSPACE, queue)?;
-        memory.clear(CLEARED as usize)?;
-        let host = LockedBuffer::new(&0, COUNTERS + 1 + TOLD);
-        let host = host.map_err(failed("taking page-locked memory"))?;
-        Ok(Workspace { memory, host, mark: 0, zeros: 0 })
-    }
-
-    /// Prepares the workspace for the next conversion, which is queued after this one.
-    fn next(self) -> Result<Self> {
-        let zeros = (self.zeros + ZEROS) % CLEARED;
-        if zeros == 0 {
-            self.memory.clear(CLEARED as usize)?;
-        }
-        Ok(Workspace { zeros, ..self })
-    }
-
-    /// Returns the address of the counters.
-    fn counters(&self) -> u64 {
-        self.memory.address() + self.zeros
-    }
-
-    /// Returns the numbers that follow the current mark, if a kernel has written it.
-    fn told(&self) -> Option<[u32; TOLD]> {
-        let told = &self.host[COUNTERS..];
-        // SAFETY: the buffer holds the mark; a kernel may write it at any time.
-        let mark = unsafe { (&raw const told[0]).read_volatile() };
-        if mark != self.mark {
-            return None;
-        }
-        // The kernel wrote the numbers before the mark.
-        fence(Ordering::Acquire);
-        // SAFETY: the buffer holds the numbers; no kernel writes them after the mark.
-        Some(std::array::from_fn(|k| unsafe { (&raw const told[1 + k]).read_volatile() }))
-    }
 }
 
 impl Gpu {
@@ -138,9 +71,10 @@ impl Gpu {
                 let bytes = work.arrays.iter().map(Memory::bytes).sum();
                 target.check_bytes(bytes).map_err(|reason| candidate.refused(&reason))?;
                 let (arrays, ended) = (std::mem::take(&mut work.arrays), work.ended);
+                let shared = work.shared.take();
                 // If a wait is to come, the conversion's temporary memory is freed before it.
                 let _kept = ended.then_some(work);
-                CudaOperator::built(self, csr, arrays, &built, ended).map(Some)
+                CudaOperator::built(self, csr, (arrays, shared), &built, ended).map(Some)
             }
             Err(Stop::OnHost) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),
@@ -185,6 +119,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
             csr,
             arrays: Vec::new(),
             temporaries: Vec::new(),
+            shared: None,
             workspace: None,
             zeros_used: COUNTER_BYTES,
             workspace_used: CLEARED,
@@ -366,6 +301,16 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
         let first = self.arrays.len();
         self.arrays.extend(Memory::parts(bytes, &self.gpu.queue)?);
         Ok((first..self.arrays.len()).map(Arg::Array).collect())
+    }
+
+    fn array_and_shared(&mut self, bytes: u64, scratch: &[u64], counters: u64) -> Result<[Arg; 2]> {
+        let sizes: Vec<_> = [bytes].iter().chain(scratch).chain(&[counters]).copied().collect();
+        let mut parts = Memory::parts(&sizes, &self.gpu.queue)?;
+        let shared = ScratchMemory::of(parts.split_off(1), counters);
+        let counters = Arg::U64(shared.counters());
+        self.arrays.extend(parts);
+        self.shared = Some(shared);
+        Ok([Arg::Array(self.arrays.len() - 1), counters])
     }
 
     fn trim(&mut self, array: Arg, bytes: u64) {

@@ -35,12 +35,14 @@ mod placed;
 mod rank;
 mod record;
 mod reduce;
+mod scratch;
 mod several;
 mod side;
 mod signatures;
 mod transpose;
 mod vector;
 mod vector_ops;
+mod workspace;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,7 +105,7 @@ pub struct Gpu {
     monitor: Option<nvml::Monitor>,
     shared: Arc<Shared>,
     /// Memory for small temporaries, kept for the next conversion.
-    workspace: Mutex<Option<convert::Workspace>>,
+    workspace: Mutex<Option<workspace::Workspace>>,
     kept: Mutex<features::CountBuffers>,
     partial_sums: vector_ops::PartialSums,
     programmatic: Option<overlap::ProgrammaticLaunch>,

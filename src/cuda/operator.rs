@@ -8,6 +8,7 @@ use cust::sys as cuda;
 use super::convert::word;
 use super::launch::{ArgWord, PreparedLaunch, plain};
 use super::memory::{Memory, Queue};
+use super::scratch::ScratchMemory;
 use super::several::Product;
 use super::{DeviceCsr, Gpu, check, cusparse};
 use crate::error::{DeviceFault, Error, Result};
@@ -110,14 +111,15 @@ impl<T: Scalar> CudaOperator<T> {
         .with_vendor(gpu, vendor, false)
     }
 
-    /// Wraps a layout that the device converted; `ended` means that all queued work has ended.
+    /// Wraps a layout that the device converted, given its arrays, and the memory that its products
+    /// share if that is allocated; `ended` means that all queued work has ended.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver.
     pub(super) fn built(
         gpu: &Gpu,
         csr: &Arc<DeviceCsr<T>>,
-        arrays: Vec<Memory>,
+        (arrays, shared): (Vec<Memory>, Option<ScratchMemory>),
         built: &GpuLayout,
         ended: bool,
     ) -> Result<Self> {
@@ -125,11 +127,15 @@ impl<T: Scalar> CudaOperator<T> {
             Arg::Array(i) => ArgWord::Fixed(arrays[i].address()),
             other => word(csr, other),
         };
+        let GpuLayout { launches, several, scratch, counters, .. } = built;
+        let shared = shared.filter(|shared| shared.suffices(scratch, *counters));
         // Memory allocated here is available to other streams only after this stream has reached
         // that point.
-        let GpuLayout { launches, several, scratch, counters, .. } = built;
-        let ended = ended && scratch.is_empty() && *counters == 0;
-        let scratch = ScratchMemory::new(gpu, scratch, *counters)?;
+        let ended = ended && (shared.is_some() || scratch.is_empty() && *counters == 0);
+        let scratch = match shared {
+            Some(shared) => shared,
+            None => ScratchMemory::new(gpu, scratch, *counters)?,
+        };
         let steps = scratch.product(gpu, launches, fixed)?;
         let steps_of_several = scratch.product(gpu, several, fixed)?;
         let taking = |launch: &Launch| {
@@ -449,44 +455,5 @@ impl<T: Scalar> CudaOperator<T> {
             addresses[2] = newest;
         }
         own + addresses.iter().zip(bytes).filter(|(at, _)| read(**at)).map(|(_, b)| b).sum::<u64>()
-    }
-}
-
-/// The memory that the launches of a product share.
-struct ScratchMemory {
-    /// The scratch buffers, and then the counters, filled with zeros, if there are any.
-    all: Vec<Memory>,
-    /// Address of the counters.
-    counters: cuda::CUdeviceptr,
-}
-
-impl ScratchMemory {
-    /// Allocates buffers of these sizes, and counters of `counters` bytes.
-    fn new(gpu: &Gpu, scratch: &[u64], counters: u64) -> Result<Self> {
-        let all = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
-        let mut all = all.collect::<Result<Vec<_>>>()?;
-        if counters > 0 {
-            all.push(Memory::zeros(counters, &gpu.queue)?);
-        }
-        let counters = all.last().filter(|_| counters > 0).map_or(0, Memory::address);
-        Ok(ScratchMemory { all, counters })
-    }
-
-    /// Prepares the launches of a product.
-    fn product(
-        &self,
-        gpu: &Gpu,
-        launches: &[Launch],
-        fixed: impl Fn(Arg) -> ArgWord,
-    ) -> Result<Vec<PreparedLaunch>> {
-        let steps = launches.iter().filter_map(|launch| {
-            let step = PreparedLaunch::new(gpu, launch, |arg| match arg {
-                Arg::Scratch(i) => ArgWord::Fixed(self.all[i].address()),
-                Arg::Counters => ArgWord::Fixed(self.counters),
-                other => fixed(other),
-            });
-            step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()
-        });
-        steps.collect()
     }
 }

@@ -163,7 +163,7 @@ impl Storage for CsrFormat {
         let cut = cut_for(matrix.nrows, matrix.nnz);
         let LongRows { longest, pieces } = cut.find(converter)?;
         let Some(count) = pieces else { return Ok(Product { longest, ..product }.layout()) };
-        let pieces = Some(cut.cut(converter, count)?);
+        let pieces = Some(cut.cut(converter, count, precision)?);
         let product = Product { pieces, longest, ..product };
         match in_tiles(matrix.nnz, longest) {
             true => Ok(product.in_tiles(&FoundTiles::new(converter, TILE)?)),

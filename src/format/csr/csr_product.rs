@@ -109,12 +109,11 @@ impl Product {
     /// once.
     pub fn scratch(&self) -> Vec<u64> {
         let vectors = if self.variant.is_some() { 1 } else { WIDTHS[0] };
-        let bytes = self.precision.bytes() as u64 * u64::from(vectors);
-        self.pieces.iter().map(|pieces| bytes * pieces.count).collect()
+        self.pieces.iter().map(|pieces| pieces.sums(vectors, self.precision)).collect()
     }
 
-    /// Bytes of the counters of rows with several pieces, one for each piece.
+    /// Bytes of the counters of rows with several pieces.
     pub fn counters(&self) -> u64 {
-        self.pieces.map_or(0, |pieces| 4 * pieces.count)
+        self.pieces.map_or(0, |pieces| pieces.counters())
     }
 }

@@ -6,8 +6,9 @@
 
 use super::row_order::WARP;
 use super::staged;
-use super::{Arg, GpuConverter, Launch, Matrix, Stop};
+use super::{Arg, GpuConverter, Launch, Matrix, Stop, WIDTHS};
 use crate::analysis::Histogram;
+use crate::scalar::Precision;
 
 /// Decides which rows of a matrix are long and how they are cut.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,18 @@ pub(super) struct Pieces {
     /// The list of [`Cut::list`].
     pub list: Arg,
     pub count: u64,
+}
+
+impl Pieces {
+    /// Bytes of the sums of pieces, for products with up to this number of vectors.
+    pub fn sums(&self, vectors: u32, precision: Precision) -> u64 {
+        u64::from(vectors) * precision.bytes() as u64 * self.count
+    }
+
+    /// Bytes of the counters of rows with several pieces, one for each piece.
+    pub fn counters(&self) -> u64 {
+        4 * self.count
+    }
 }
 
 /// Entries per lane of the longest row up to which no row is cut, found by measurement: such rows
@@ -109,13 +122,26 @@ impl Cut {
         Ok(LongRows { longest: longest as usize, pieces })
     }
 
-    /// Lists `count` pieces of a matrix on a GPU.
-    pub fn cut(&self, converter: &mut dyn GpuConverter, count: u64) -> Result<Pieces, Stop> {
-        let taken = converter.number()?;
-        let list = converter.array(size_of::<[u32; 2]>() as u64 * count)?;
-        let step = self.step(converter, "cut_rows", converter.matrix().nrows, vec![taken, list]);
+    /// Lists `count` pieces of a matrix on a GPU. Allocates the memory for their sums, too; waits until
+    /// the list is written.
+    pub fn cut(
+        &self,
+        converter: &mut dyn GpuConverter,
+        count: u64,
+        precision: Precision,
+    ) -> Result<Pieces, Stop> {
+        let numbers = [converter.number()?, converter.number()?];
+        let pieces = Pieces { list: Arg::U64(0), count };
+        let bytes = size_of::<[u32; 2]>() as u64 * count;
+        let sums = pieces.sums(WIDTHS[0], precision);
+        let [list, counters] = converter.array_and_shared(bytes, &[sums], pieces.counters())?;
+        let cleared = [counters, Arg::U32(count as u32)];
+        let out = numbers.into_iter().chain([list]).chain(cleared).chain(converter.host()?);
+        let step = self.step(converter, "cut_rows", converter.matrix().nrows, out.collect());
         converter.launch(&step)?;
-        Ok(Pieces { list, count })
+        converter.told()?;
+        converter.note_written();
+        Ok(Pieces { list, ..pieces })
     }
 
     /// Describes a kernel that reads all row pointers, with these last arguments.

@@ -4,6 +4,7 @@
 //! rows, in the starts of the columns, and in the row lengths that they store.
 
 use super::gpu::launch::{Arrays, NULL};
+use super::gpu::slot_fill::SlotFill;
 use super::narrow::AsGiven;
 use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
@@ -323,17 +324,8 @@ pub(super) fn build(
     target.check_bytes(total * (4 + value_bytes))?;
     let columns = converter.array(4 * total)?;
     let values = converter.array(total * value_bytes)?;
-    let slots = convert::SlotFill {
-        slice: 0,
-        run: 1,
-        stored,
-        width,
-        pitch,
-        starts,
-        base: NULL,
-        columns,
-        values,
-    };
+    let slots =
+        SlotFill { slice: 0, run: 1, stored, width, pitch, starts, base: NULL, columns, values };
     let update = slots.fill(converter, &rows, target)?;
     let scatter = rows.scatter;
     let product =

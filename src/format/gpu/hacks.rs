@@ -2,8 +2,9 @@
 
 use super::super::sliced::check_span;
 use super::super::{Arg, Target};
-use super::convert::{GpuConverter, GpuRows, SliceOffsets, SlotFill, slice_widths, step};
+use super::convert::{GpuConverter, GpuRows, SliceOffsets, slice_widths, step};
 use super::launch::NULL;
+use super::slot_fill::SlotFill;
 use super::small::{CSR, FoundHacks, HackShape, SmallHacks};
 use super::stop::Stop;
 use crate::analysis::Sort;

@@ -5,6 +5,7 @@ pub mod dots;
 pub mod hacks;
 pub mod launch;
 pub mod several;
+pub mod slot_fill;
 pub mod small;
 pub mod stop;
 pub mod stored;

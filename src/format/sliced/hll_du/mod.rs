@@ -28,12 +28,13 @@ use std::ops::Range;
 mod deltas;
 
 use super::gpu::launch::{Arrays, NULL};
+use super::gpu::slot_fill::SlotFill;
 use super::row_order::{self, StoredRows};
 use super::sliced::{SLICE_PTR, SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
     Arg, Basis, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal,
-    Stop, Storage, Target, Value, Work, bytes_of, gpu::convert, gpu::hacks,
+    Stop, Storage, Target, Value, Work, bytes_of, gpu::hacks,
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -140,7 +141,7 @@ impl Storage for HllDuFormat {
         converter.launch(&step("distances", &[firsts, units, columns]))?;
         let values = converter.array(all_values)?;
         let slots = hacks.slots(NULL, values);
-        let slots = convert::SlotFill { run: (LOAD / value_bytes) as u32, ..slots };
+        let slots = SlotFill { run: (LOAD / value_bytes) as u32, ..slots };
         let update = slots.fill(converter, rows, target)?;
         let (starts, base, scatter) = (starts.args, firsts, rows.scatter);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![units, values] };
