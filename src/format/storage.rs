@@ -191,7 +191,8 @@ pub trait Storage {
         target: &Target<'_>,
     ) -> Result<Self::Layout<T>, Refusal>;
 
-    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU.
+    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU, in
+    /// estimates.
     fn vectors_at_once_on_gpu(params: &Params) -> usize {
         let _ = params;
         Self::VECTORS_AT_ONCE_ON_GPU

@@ -136,9 +136,11 @@ impl Case {
         self.trials.iter().any(|trial| few(&trial.candidate))
     }
 
-    /// Returns whether some record tells by which code its conversion ran.
+    /// Returns whether some record tells by which code its conversion ran, other than those of
+    /// baselines, which are not converted.
     pub fn conversions_are_known(&self) -> bool {
-        self.trials.iter().any(|trial| trial.conversion_is_known)
+        let mut converted = self.trials.iter().filter(|trial| !trial.candidate.is_baseline());
+        converted.any(|trial| trial.conversion_is_known)
     }
 
     /// Returns whether a baseline, with which choices are compared, was timed.
