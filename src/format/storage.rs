@@ -100,6 +100,21 @@ pub trait Layout<T: Scalar>: Send + Sync {
 }
 
 /// Numbers of rows and entries of a matrix, and the number of entries of its longest row.
+///
+/// ```
+/// use ellect::Precision;
+/// use ellect::format::{Candidate, Extent};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let Candidate { format, params } = "csr".parse()?;
+/// let image = |longest| {
+///     let extent = Extent { nrows: 10_000, nnz: 50_000, longest };
+///     format.image(&params, extent, Precision::F64)
+/// };
+/// assert_eq!([7, 7_000].map(image), [Some("csr"), Some("csr_long")]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Rows.
