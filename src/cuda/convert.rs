@@ -304,7 +304,8 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
     }
 
     fn array_and_shared(&mut self, bytes: u64, scratch: &[u64], counters: u64) -> Result<[Arg; 2]> {
-        let sizes: Vec<_> = [bytes].iter().chain(scratch).chain(&[counters]).copied().collect();
+        let shared = ScratchMemory::parts(scratch, counters);
+        let sizes: Vec<_> = [bytes].into_iter().chain(shared).collect();
         let mut parts = Memory::parts(&sizes, &self.gpu.queue)?;
         let shared = ScratchMemory::of(parts.split_off(1), counters);
         let counters = Arg::U64(shared.counters());

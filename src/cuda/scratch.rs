@@ -17,11 +17,23 @@ pub(super) struct ScratchMemory {
 }
 
 impl ScratchMemory {
-    /// Uses memory for the scratch buffers and then for `counters` bytes of counters.
-    pub fn of(mut all: Vec<Memory>, counters: u64) -> Self {
-        if counters == 0 {
-            all.pop();
+    /// Bytes of each part: the scratch buffers of these sizes, and then the counters, if there are any.
+    pub fn parts(scratch: &[u64], counters: u64) -> impl Iterator<Item = u64> {
+        scratch.iter().copied().chain((counters > 0).then_some(counters))
+    }
+
+    /// Allocates buffers of these sizes, and counters of `counters` bytes.
+    pub fn new(gpu: &Gpu, scratch: &[u64], counters: u64) -> Result<Self> {
+        let all = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
+        let mut all = all.collect::<Result<Vec<_>>>()?;
+        if counters > 0 {
+            all.push(Memory::zeros(counters, &gpu.queue)?);
         }
+        Ok(ScratchMemory::of(all, counters))
+    }
+
+    /// Uses memory for these [`ScratchMemory::parts`], of which a kernel clears the counters.
+    pub fn of(all: Vec<Memory>, counters: u64) -> Self {
         let counters = all.last().filter(|_| counters > 0).map_or(0, Memory::address);
         ScratchMemory { all, counters }
     }
@@ -33,21 +45,10 @@ impl ScratchMemory {
 
     /// Tells whether this memory is enough for buffers of these sizes, and for these bytes of counters.
     pub fn suffices(&self, scratch: &[u64], counters: u64) -> bool {
-        let wanted = scratch.iter().copied().chain((counters > 0).then_some(counters));
-        let bytes: Vec<_> = wanted.collect();
-        bytes.len() == self.all.len()
-            && self.all.iter().zip(bytes).all(|(memory, bytes)| memory.bytes() >= bytes)
-    }
-
-    /// Allocates buffers of these sizes, and counters of `counters` bytes.
-    pub fn new(gpu: &Gpu, scratch: &[u64], counters: u64) -> Result<Self> {
-        let all = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
-        let mut all = all.collect::<Result<Vec<_>>>()?;
-        if counters > 0 {
-            all.push(Memory::zeros(counters, &gpu.queue)?);
-        }
-        let counters = all.last().filter(|_| counters > 0).map_or(0, Memory::address);
-        Ok(ScratchMemory { all, counters })
+        let mut own = self.all.iter().map(Memory::bytes);
+        ScratchMemory::parts(scratch, counters)
+            .all(|bytes| own.next().is_some_and(|own| own >= bytes))
+            && own.next().is_none()
     }
 
     /// Prepares the launches of a product.

@@ -206,8 +206,8 @@ pub trait Storage {
         target: &Target<'_>,
     ) -> Result<Self::Layout<T>, Refusal>;
 
-    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU, in
-    /// estimates.
+    /// Returns the number of vectors whose product with a variant is estimated as one pass over the
+    /// matrix on a GPU.
     fn vectors_at_once_on_gpu(params: &Params) -> usize {
         let _ = params;
         Self::VECTORS_AT_ONCE_ON_GPU
@@ -374,8 +374,8 @@ impl Format {
         (self.work)(analysis, params, target)
     }
 
-    /// Returns the number of vectors for which a variant's product reads the matrix once on a GPU:
-    /// [`Storage::vectors_at_once_on_gpu`].
+    /// Returns the number of vectors whose product with a variant is estimated as one pass over the
+    /// matrix on a GPU: [`Storage::vectors_at_once_on_gpu`].
     pub fn vectors_at_once_on_gpu(&self, params: &Params) -> usize {
         (self.vectors_at_once_on_gpu)(params)
     }
